@@ -96,7 +96,7 @@ def reading_of(query: AlertQuery | None) -> QueryReading | None:
         return None
     reader = _READERS.get(query.language)
     if reader is not None:
-        return _read_text(reader, query.text)
+        return reader(query.text)
     # A metric, a statistic and a threshold, as CloudWatch has them, or an expression of metrics.
     statistic = query.statistic or ""
     names: tuple[str, ...] = (query.text,)
@@ -269,18 +269,12 @@ def _unit(metric: str, reading: QueryReading) -> str | None:
     return None
 
 
-_Reader = Callable[[str], QueryReading | None]
-_READERS: Mapping[str, _Reader] = {
-    "promql": read_promql,
-    "logql": read_logql,
-    "datadog": read_datadog_query,
+# A group of thousands of alerts has few rules.
+_READERS: Mapping[str, Callable[[str], QueryReading | None]] = {
+    "promql": lru_cache(maxsize=256)(read_promql),
+    "logql": lru_cache(maxsize=256)(read_logql),
+    "datadog": lru_cache(maxsize=256)(read_datadog_query),
 }
-
-
-@lru_cache(maxsize=256)
-def _read_text(reader: _Reader, text: str) -> QueryReading | None:
-    # A group of thousands of alerts has few rules.
-    return reader(text)
 
 
 def service_of(watched: WatchedSignal, labels: Mapping[str, str]) -> str | None:

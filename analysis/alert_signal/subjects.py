@@ -17,8 +17,9 @@ from faultline.analysis.alert_signal.rule_texts import QueryReading, is_exporter
 SERVICE_LABELS = (
     "sloth_service", "slo_service", "openslo_service",
     "service", "service_name", "app", "app_kubernetes_io_name", "destination_service_name",
-    "destination_workload", "deployment", "statefulset", "daemonset", "kube_deployment",
-    "kube_stateful_set", "kube_daemon_set", "kube_service", "workload", "ServiceName", "Service",
+    "destination_service", "destination_workload", "envoy_cluster_name", "deployment",
+    "statefulset", "daemonset", "kube_deployment", "kube_stateful_set", "kube_daemon_set",
+    "kube_service", "workload", "ServiceName", "Service",
     "service.name", "cloud_RoleName", "cloud/roleName", "AppRoleName", "cronjob", "kube_cronjob",
     "container", "container_name", "job_name", "kube_job", "job", "pod", "pod_name",
     "persistentvolumeclaim", "horizontalpodautoscaler", "consumergroup", "consumer_group", "queue",
@@ -28,7 +29,7 @@ SERVICE_LABELS = (
     "clusteridentifier", "CacheClusterId", "cacheclusterid", "DomainName", "TableName",
     "StreamName", "TopicName", "ApiName", "ApiId", "NatGatewayId", "FileSystemId",
     "Service Name", "DistributionId", "BucketName", "AutoScalingGroupName", "ClusterName",
-    "database_id",
+    "database_id", "server", "addr",
 )  # fmt: skip
 """Labels and dimensions that name a service or the resource that stands for one, the most telling
 first."""
@@ -51,11 +52,16 @@ _KUBERNETES_OBJECT = re.compile(
 _KUBERNETES_HOST = re.compile(r"kube_(node|namespace|resourcequota|persistentvolume)_|node_")
 _EXPORTED_METRIC = re.compile(r"(?:kube|node|probe|container|kubelet_volume_stats)_")
 """Metrics of kube-state-metrics, node-exporter, blackbox-exporter and the kubelet."""
+_CONTROLLER_METRIC = re.compile(
+    r"(?:argocd_app|certmanager_certificate|gotk_|flux_|keda_scaled|velero_|cnpg_|strimzi_"
+    r"|kube_customresource_|crossplane_)"
+)
+"""Metrics of controllers, whose label `name` is the object that they look after."""
 _EXPORTER_METRIC = re.compile(r"(?:up$|scrape_|kube_pod_|kube_deployment_|container_)")
 """Metrics by which an exporter can be the one that is down."""
 HOST_LABELS = (
     "node", "kubernetes_node", "kube_node", "nodename", "host", "hostname", "Hostname", "host_name",
-    "host.name", "Computer", "computer", "server", "node_name", "InstanceId",
+    "host.name", "Computer", "computer", "node_name", "InstanceId",
     "dimension.InstanceId",
 )  # fmt: skip
 """Labels that name a machine, the most telling first."""
@@ -79,6 +85,13 @@ _SCHEDULED = re.compile(r"-\d{7,10}$")
 _ORDINAL = re.compile(r"-\d{1,3}$")
 _CLAIM = re.compile(r"^(?:.*?-)?(?:data|storage|datadir|db|pvc|wal|volume|disk|logs?)-(?=.*[a-z])")
 _CLAIM_END = re.compile(r"-(?:data|storage|pvc|claim|volume|disk)$")
+_SCALER = re.compile(r"^(?:keda-)?hpa-|-(?:hpa|autoscaler|scaler)$")
+_NAMED_END = re.compile(r"-(?:tls|cert|certificate)$")
+_TAG = re.compile(
+    r"(?<![\w.-])(service|service_name|kube_service|app|kube_deployment|deployment|statefulset"
+    r"|workload)[:=][`'\"]?([A-Za-z0-9][\w.-]{1,62})"
+)
+"""A tag inside a text, as `[Triggered on {service:checkout}]`."""
 _SLO_END = re.compile(
     r"(?i)[-_ ](?:http|grpc|requests?|availability|errors?|error-rate|latency|slo|success|uptime"
     r"|response-?time|p\d\d|\d+)$"
@@ -167,22 +180,27 @@ def namings(
     labels: Mapping[str, str], reading: QueryReading | None = None, text: str = ""
 ) -> Iterator[Naming]:
     """Who an alert may be about, the best evidence first."""
-    metric = ""
-    if reading is not None and reading.measured:
-        metric = reading.measured[0].metric
-    hints: list[Naming] = []
-    for naming in _label_namings(labels, reading, metric):
-        if naming.is_hint:
-            hints.append(naming)
-        else:
-            yield naming
+    metric = reading.measured[0].metric if reading is not None and reading.measured else ""
+    # Controllers and their notifications give an object as its kind and name, and cAdvisor gives a
+    # container so outside Kubernetes.
+    is_object = "kind" in labels or _CONTROLLER_METRIC.match(metric) is not None
+    is_container = metric.startswith("container_") and "container" not in labels
+    if labels.get("name") and (is_object or is_container):
+        yield Naming(_NAMED_END.sub("", labels["name"]), "its label name")
+    labelled = list(_label_namings(labels, reading, metric))
     selected = list(_selector_namings(reading)) if reading is not None else []
-    yield from (naming for naming in selected if not naming.is_hint)
+    yield from (naming for naming in (*labelled, *selected) if not naming.is_hint)
+    yield from text_namings(text)
+    yield from (naming for naming in (*selected, *labelled) if naming.is_hint)
+
+
+def text_namings(text: str) -> Iterator[Naming]:
+    """Who a text names by a tag or as an object of Kubernetes."""
+    for label, value in _TAG.findall(text[:_LONGEST_TEXT]):
+        yield Naming(value.rstrip("."), f"the tag {label} in its text")
     object_in_text = kubernetes_object(text)
     if object_in_text is not None:
         yield Naming(object_in_text.name, f"the {object_in_text.kind} in its text")
-    yield from (naming for naming in selected if naming.is_hint)
-    yield from hints
 
 
 def _label_namings(
@@ -206,8 +224,7 @@ def _label_namings(
             own_exporters.append(Naming(service, source, is_hint=True))
         # The job of a probe or of a machine's exporter is called by who set it up.
         elif label != "job" or not (probed or _HOST_METRIC.match(metric)):
-            is_hint = label in _HINTS or (label == "service" and _is_of_scrape(labels, metric))
-            yield Naming(service, source, is_hint)
+            yield Naming(service, source, _is_hint(label, labels, metric))
     if probed:
         yield Naming(probed, "the address that was probed", is_hint=True)
     # A rule on `up` may be about the exporter itself.
@@ -215,13 +232,17 @@ def _label_namings(
         yield from own_exporters
 
 
-def _is_of_scrape(labels: Mapping[str, str], metric: str) -> bool:
-    """Whether the label `service` is that of the exporter's own Service, whatever it is called.
+def _is_hint(label: str, labels: Mapping[str, str], metric: str) -> bool:
+    """Whether better evidence may say something else: the label `service` may be that of the
+    exporter's own Service, whatever it is called.
 
     Prometheus Operator adds it together with `endpoint`. The service of a rule's author or of a
     static target comes without.
     """
-    if "exported_service" in labels or metric.startswith("kube_service_"):
+    # Traefik makes names with a sign of a namespace, a service and a port.
+    if label in _HINTS or "@" in labels.get(f"exported_{label}", labels.get(label, "")):
+        return True
+    if label != "service" or "exported_service" in labels or metric.startswith("kube_service_"):
         return False
     scraped_by = (labels.get("job", ""), labels.get("container", ""))
     by_exporter = any(is_exporter(name) for name in scraped_by)
@@ -308,6 +329,24 @@ def job_workload(job: str) -> str:
     return _SCHEDULED.sub("", job) or job
 
 
+def scaled_workload(autoscaler: str) -> str:
+    """The workload that an autoscaler is called after, as KEDA and people do."""
+    return _SCALER.sub("", autoscaler) or autoscaler
+
+
+def mesh_service(address: str) -> str:
+    """The service that a proxy calls `outbound|80||checkout.shop.svc.cluster.local` or
+    `checkout@kubernetes`."""
+    name = address.rpartition("|")[2].partition("@")[0]
+    return name.partition(".")[0] if ".svc" in name else name
+
+
+def without_port(address: str) -> str:
+    """The name in an address such as `checkout-db:5432`; "" for a number."""
+    name = _PORT.sub("", address.rpartition("//")[2])
+    return "" if re.fullmatch(r"[\d.]+|.*:.*", name) else name
+
+
 def claim_owner(claim: str) -> str:
     """The StatefulSet whose claim it is, or the claim without words for storage."""
     bare = _ORDINAL.sub("", claim)
@@ -335,6 +374,12 @@ _STEMS: Mapping[str, Callable[[str], str]] = {
     "job_name": job_workload,
     "kube_job": job_workload,
     "persistentvolumeclaim": claim_owner,
+    "horizontalpodautoscaler": scaled_workload,
+    "service": mesh_service,
+    "destination_service": mesh_service,
+    "envoy_cluster_name": mesh_service,
+    "server": without_port,
+    "addr": without_port,
     "slo": slo_service,
 }
 """Labels whose values hold more than the name of a workload."""

@@ -73,10 +73,21 @@ def identified(
         "service_from": naming.source if naming is not None else None,
         "host": alert.host or host_in(alert.labels, reading_of(with_rule.query)),
     }
-    if alert.started_at > now:
+    ahead = alert.started_at - now
+    if ahead > timedelta(0):
         update["started_at"] = now
-        if alert.started_at > now + SKEW:
-            update["notes"] = (*alert.notes, _clock_note(alert, now))
+    if ahead > FARTHEST_AHEAD:
+        note = (
+            f"{alert.source} says it began on {alert.started_at:%Y-%m-%d}, {ahead.days} days after "
+            "it arrived. That date is wrong, so its arrival counts as its start."
+        )
+        update["notes"] = (*alert.notes, note)
+    elif ahead > SKEW:
+        note = (
+            f"{alert.source} says it began {round(ahead.total_seconds() / 60)} minutes after it "
+            "arrived: the sender's clock is ahead of ours. Its arrival counts as its start."
+        )
+        update["notes"] = (*alert.notes, note)
     return alert.model_copy(update=update)
 
 
@@ -93,20 +104,6 @@ def _ranked(namings: Sequence[Naming], text: str, settings: Settings) -> Iterato
         if service:
             yield Naming(service, source)
     yield from namings
-
-
-def _clock_note(alert: Alert, now: datetime) -> str:
-    ahead = alert.started_at - now
-    if ahead > FARTHEST_AHEAD:
-        return (
-            f"{alert.source} says it began on {alert.started_at:%Y-%m-%d}, {ahead.days} days after "
-            "it arrived. That date is wrong, so its arrival counts as its start."
-        )
-    minutes = round(ahead.total_seconds() / 60)
-    return (
-        f"{alert.source} says it began {minutes} minutes after it arrived: the sender's clock is "
-        "ahead of ours. Its arrival counts as its start."
-    )
 
 
 def mentioned(settings: Settings, text: str) -> str | None:

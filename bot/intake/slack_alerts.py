@@ -13,13 +13,13 @@ from datetime import datetime
 from typing import Literal
 
 from faultline.analysis.alert_signal.rule_texts import query_of_url
-from faultline.analysis.kinds.signals import AlertQuery
 from faultline.analysis.vocabulary import Alert, Link
 from faultline.bot.intake.payload_fields import filled, plain, single_line
 from faultline.bot.intake.service_names import identified
 from faultline.bot.intake.slack_facts import (
     ALERT_KEYS,
     STATE_KEYS,
+    TITLE_KEYS,
     began_at,
     namings_of,
     object_labels,
@@ -66,6 +66,7 @@ _GENERIC_IN_HEAD = re.compile(
     r"|the|a|event|notification|type|[a-z]{1,6}-\d{1,8})\b ?",
     re.IGNORECASE,
 )
+_QUOTED_NAME = re.compile(r"[\"“„«][^\"”“»\n]{2,80}[\"”“»]")
 _NUMBER = re.compile(r"^#\d{1,12}:?\s+")
 _ADDRESS = re.compile(r"\s?[(<\[]\s?https?://[^\s)>\]]{1,2048}\s?[)>\]]")
 _WORD = re.compile(r"[\w'-]+")
@@ -152,7 +153,8 @@ def _alert(
         severity=severity_of(layout),
         summary=plain("\n".join(layout.lines), 1_000) or None,
         labels=labels,
-        query=_query(layout),
+        # The expression that a link to the rule or its graph shows.
+        query=next(filter(None, map(query_of_url, layout.urls)), None),
         links=tuple(
             Link(title=link.vendor, url=link.url) for link in dict.fromkeys(links or objects)
         )[:10],
@@ -209,7 +211,12 @@ def _prefix(line: str) -> State | None:
         if name is not None:
             rest = line[separator.end() :].strip()
             is_weak = head.casefold() in WEAK_VALUES
-            return State(name, "prefix", is_weak, line, rest)
+            # `Check CRITICAL: 503` and `Alert for "checkout": 5 lines` hold the name in the head.
+            words = _GENERIC_IN_HEAD.sub("", bare(_CUT.split(bare(head), maxsplit=1)[0]))
+            is_state = state_value(words) is not None
+            is_state = is_state or all(map(state_value, words.split()))
+            title = rest if is_state and not _QUOTED_NAME.search(head) else line
+            return State(name, "prefix", is_weak, line, title)
     return None
 
 
@@ -241,8 +248,9 @@ def _other_message(layout: Layout, state: State, links: list[AlertLink]) -> str:
             return reason
     if is_stated or links:
         return ""
-    text = " ".join(layout.lines)
-    is_chat = text.endswith(("?", "？")) or GREETING.search(text) is not None
+    is_question = " ".join(layout.lines).endswith(("?", "？"))
+    # Alerts also end with a request: "Please investigate".
+    is_chat = is_question or any(map(GREETING.search, layout.headlines[:2]))
     kinds = {
         "a public status page": any(map(is_of_status_page, layout.urls)),
         "code or a ticket": any(map(is_of_tracker, layout.title_urls)),
@@ -267,18 +275,20 @@ def _evidence(
     """Points for what alerts show."""
     keys = {key for key, _ in layout.pairs}
     text = "\n".join(layout.lines[:20])
+    is_shown = emoji_state(layout.headlines[:6]) is not None
+    is_stated = state.form != "" or is_shown
     weights = {"prefix": 3, "field": 3, "headline": 2, "": 0}
     points = [
         weights[state.form] - state.is_weak,
         any(FAULT.search(line) for line in layout.headlines[:6]),
         bool(layout.hues),
         bool(layout.titled_hues),
-        emoji_state(layout.headlines[:6]) is not None,
+        is_shown,
         min(2, len(keys & ALERT_KEYS)),
         3 if links else 0,
         bool(objects),
-        MONITORED_THING.search(text) is not None and state.form != "",
-        _FIGURE.search(text) is not None and state.form != "",
+        is_stated and MONITORED_THING.search(text) is not None,
+        is_stated and _FIGURE.search(text) is not None,
     ]
     return sum(points)
 
@@ -290,7 +300,8 @@ def _title(layout: Layout, state: State) -> str:
         return stated
     lines = [_tidy(line) for line in layout.headlines]
     headlines = [line for line in lines if state.form != "prefix" or stated not in line]
-    title = next((line for line in headlines if not _is_generic(line, layout)), "")
+    named = map(_tidy, layout.values(TITLE_KEYS))
+    title = next((line for line in (*headlines, *named) if not _is_generic(line, layout)), "")
     if not title:
         return next(filter(None, (stated, *headlines)), "")
     is_in_box = title in map(_tidy, layout.titles)
@@ -328,12 +339,3 @@ def _vendor_labels(links: list[AlertLink], title: str) -> dict[str, str]:
             name = _ALERTNAME.match(title)
             parts["alertname"] = name[0] if name else ""
     return filled(parts)
-
-
-def _query(layout: Layout) -> AlertQuery | None:
-    """The expression that a link to the rule or its graph shows."""
-    for url in layout.urls:
-        query = query_of_url(url)
-        if query is not None:
-            return query
-    return None

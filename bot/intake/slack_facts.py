@@ -75,6 +75,12 @@ DURATION_KEYS = [
     "duração",
     "durata",
 ]
+TITLE_KEYS = (
+    "alert name", "alertname", "monitor name", "monitor", "rule name", "rule", "check name",
+    "check", "condition name", "policy name", "name", "subject", "title", "summary",
+    "output message", "problem", "reason", "message",
+)  # fmt: skip
+"""Fields that say what fires, where the headline holds no more than the tool's name."""
 ALERT_KEYS = frozenset(
     {
         *STATE_KEYS,
@@ -179,7 +185,7 @@ def namings_of(
     for text in (title, "\n".join(layout.lines)):
         yield Naming(mentioned(settings, text) or "", "its text", is_hint=True)
     # A domain or a sentence is no service's name.
-    if _NAME.fullmatch(subject.name):
+    if _NAME.fullmatch(subject.name) and not _SEVERITY_WORD.fullmatch(subject.name):
         yield Naming(subject.name, "its title", is_hint=True)
 
 
@@ -216,9 +222,11 @@ def began_at(layout: Layout, posted_at: datetime) -> datetime:
         if start is not None:
             return start
     for value in layout.values(DURATION_KEYS):
-        length = _length(value)
-        if length and length <= LONGEST_AGO:
-            return posted_at - length
+        # `1 h 5 min` as a length of time.
+        parts = _DURATION.findall(value[:100])[:4]
+        seconds = sum(int(number) * _UNITS[unit[0].lower()] for number, unit in parts)
+        if 0 < seconds <= LONGEST_AGO.total_seconds():
+            return posted_at - timedelta(seconds=seconds)
     for line in layout.headlines[:3]:
         start = _time_in(line, posted_at)
         if start is not None:
@@ -241,10 +249,3 @@ def _time_in(text: str, posted_at: datetime) -> datetime | None:
         return None
     longest = LONGEST_AGO if has_zone else LONGEST_AGO_WITHOUT_ZONE
     return time if -AHEAD <= posted_at - time <= longest else None
-
-
-def _length(text: str) -> timedelta | None:
-    """`1 h 5 min` as a length of time."""
-    parts = _DURATION.findall(text[:100])[:4]
-    seconds = sum(int(number) * _UNITS[unit[0].lower()] for number, unit in parts)
-    return timedelta(seconds=seconds) if seconds else None

@@ -28,6 +28,8 @@ LONGEST_LINE = 500
 LONGEST_KEY = 40
 HEADLINES_OF_TEXT = 3
 """First lines of a text that may say what it is about."""
+FIELDS_OF_TEXT = 3
+"""A text of that many `key: value` lines is as structured as an attachment."""
 RED_BELOW = 25 / 360
 GREEN_HUES = (80 / 360, 170 / 360)
 """Hues on the colour circle: orange and yellow, which tools use for warnings, are neither."""
@@ -59,7 +61,7 @@ class Layout:
     names: tuple[str, ...]
     """What the sender calls itself."""
     is_structured: bool
-    """Whether it has more than a text."""
+    """Whether it has more than a text, or a text of fields."""
 
     @property
     def shown_state(self) -> Literal["firing", "resolved"] | None:
@@ -105,7 +107,9 @@ def layout_of(message: Message) -> Layout:
         hues=frozenset(hues),
         titled_hues=frozenset(titled - {""}),
         names=tuple(filter(None, names)),
-        is_structured=bool(boxes or any(block.kind != "text" for block in message.blocks)),
+        is_structured=bool(boxes)
+        or any(block.kind != "text" for block in message.blocks)
+        or len(reader.pairs) >= FIELDS_OF_TEXT,
     )
 
 

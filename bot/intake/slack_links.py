@@ -143,10 +143,11 @@ def is_of_tracker(url: str) -> bool:
 
 
 def is_of_status_page(url: str) -> bool:
-    """Whether a link leads to a public status page."""
+    """Whether a link leads to a public status page: not to a monitor of a tool that makes such."""
     parts = _parts(url)
-    host = (parts.hostname or "").lower() if parts else ""
-    return bool(_STATUS_PAGE.search(host))
+    if parts is None or re.search(r"/(?:monitors?|checks?)/", parts.path):
+        return False
+    return bool(_STATUS_PAGE.search((parts.hostname or "").lower()))
 
 
 def _parts(url: str) -> SplitResult | None:

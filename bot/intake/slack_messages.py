@@ -67,10 +67,16 @@ def watched(
         ordered_by = alert.started_at + timedelta(microseconds=1)
     else:
         ordered_by = alert.started_at
+    incident = _noted_incident(alert, settings)
+    # Equal messages in two workspaces are two alerts, each answered in its own.
+    if workspace:
+        fingerprint = f"{alert.labels['fingerprint']} workspace={workspace}"
+        labels = {**alert.labels, "fingerprint": fingerprint}
+        alert = alert.model_copy(update={"labels": labels})
     return Arrival(
-        alert=in_thread(_of_workspace(alert, workspace), channel, message.thread),
+        alert=in_thread(alert, channel, message.thread),
         delivery=Delivery(SOURCE, delivery_id(envelope, workspace), ordered_by),
-        reply_to=ReplyTo(channel, message.thread or None, _noted_incident(alert, settings)),
+        reply_to=ReplyTo(channel, message.thread or None, incident),
     )
 
 
@@ -98,15 +104,6 @@ def _account_of(alert: Alert, settings: Settings) -> Settings | None:
         if netloc and hosts and netloc.casefold() == hosts[0].casefold():
             return account
     return None
-
-
-def _of_workspace(alert: Alert, workspace: str) -> Alert:
-    """Equal messages in two workspaces are two alerts, each answered in its own."""
-    if not workspace:
-        return alert
-    fingerprint = f"{alert.labels['fingerprint']} workspace={workspace}"
-    labels = {**alert.labels, "fingerprint": fingerprint}
-    return alert.model_copy(update={"labels": labels})
 
 
 def _why_not_trusted(

@@ -179,6 +179,8 @@ GENERIC_WORDS = frozenset(
         "p4",
         "p5",
         "opened",
+        "declared",
+        "reported",
         "started",
         "cloudwatch",
         "prometheus",

@@ -120,7 +120,8 @@ def read_alertmanager(body: bytes, settings: Settings, *, now: datetime) -> list
     alerts = [alert for alert in group.alerts if alert.labels or alert.fingerprint]
     if not alerts:
         return Ignored("the notification holds no alert")
-    if all(_is_test(alert) for alert in alerts):
+    test = {"alertname": "TestAlert", "instance": "Grafana"}
+    if all(test.items() <= alert.labels.items() for alert in alerts):
         return Ignored("it is the test of a contact point in Grafana")
     return [_incoming(alert, group, settings, now) for alert in alerts]
 
@@ -131,11 +132,14 @@ def _incoming(
     settings: Settings,
     now: datetime,
 ) -> Arrival:
-    fingerprint = vendor_alert.fingerprint or _fingerprint(vendor_alert.labels)
+    # Senders leave it out; the same labels are the same alert.
+    pairs = map("=".join, sorted(vendor_alert.labels.items()))
+    fingerprint = vendor_alert.fingerprint or _digest(*pairs)[:16]
     status = vendor_alert.status or group.status
     labels = {**_labels_in(vendor_alert.valueString), **vendor_alert.labels}
     reason = _state_reason(vendor_alert)
-    summary = _summary(vendor_alert)
+    texts = map(vendor_alert.annotations.get, SUMMARY_ANNOTATIONS)
+    summary = next(filter(None, texts), None)
     title = vendor_alert.labels.get("alertname") or summary or "Alert"
     if reason:
         title = labels.get("rulename") or title
@@ -164,14 +168,9 @@ def _incoming(
         SOURCE,
         delivery_id,
         _ordered_by(vendor_alert, alert),
-        _occurrence(vendor_alert, fingerprint),
+        f"{fingerprint} {started}" if started else None,
     )
     return Arrival(alert, delivery, ReplyTo())
-
-
-def _is_test(vendor_alert: AlertmanagerAlert) -> bool:
-    labels = vendor_alert.labels
-    return labels.get("alertname") == "TestAlert" and labels.get("instance") == "Grafana"
 
 
 def _state_reason(vendor_alert: AlertmanagerAlert) -> str | None:
@@ -213,28 +212,11 @@ def _observed(values: Mapping[str, float]) -> float | None:
     return measured[0] if len(measured) == 1 else None
 
 
-def _fingerprint(labels: Mapping[str, str]) -> str:
-    """For senders that leave it out; the same labels are the same alert."""
-    pairs = [f"{name}={value}" for name, value in sorted(labels.items())]
-    return _digest(*pairs)[:16]
-
-
 def _ordered_by(vendor_alert: AlertmanagerAlert, alert: Alert) -> datetime | None:
     """When the occurrence began; its end lies behind that and before whatever fires next."""
     if vendor_alert.startsAt is None or alert.status == "firing":
         return vendor_alert.startsAt
     return vendor_alert.startsAt + timedelta(microseconds=1)
-
-
-def _occurrence(vendor_alert: AlertmanagerAlert, fingerprint: str) -> str | None:
-    return f"{fingerprint} {vendor_alert.startsAt.isoformat()}" if vendor_alert.startsAt else None
-
-
-def _summary(vendor_alert: AlertmanagerAlert) -> str | None:
-    for name in SUMMARY_ANNOTATIONS:
-        if name in vendor_alert.annotations:
-            return vendor_alert.annotations[name]
-    return None
 
 
 def _links(vendor_alert: AlertmanagerAlert, group: AlertmanagerNotification) -> tuple[Link, ...]:

@@ -9,7 +9,7 @@ So when an event was issued, which the body holds, decides what is too old.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
@@ -146,18 +146,23 @@ def read_rootly(body: bytes, settings: Settings, *, now: datetime) -> Arrival | 
         old = too_old(event.issued_at, settings, now)
         if old is not None:
             return old
-    alert = _alert(event, about, settings, now)
+    named: list[Naming] = []
+    for service in about.services:
+        for name in (service.slug, service.name):
+            named.append(Naming(name, "its service in Rootly"))
+    alert = identified(_alert(event, about, now), settings, now=now, named=named)
     # A retry has the same event; without an id the body is known.
     identity = event.id or hashlib.sha256(body).hexdigest()
     delivery = Delivery(SOURCE, digest_of(identity, event.type, about.id), event.issued_at)
     return Arrival(alert, delivery, ReplyTo())
 
 
-def _alert(event: RootlyEvent, about: RootlyData, settings: Settings, now: datetime) -> Alert:
+def _alert(event: RootlyEvent, about: RootlyData, now: datetime) -> Alert:
     what = event.type.partition(".")[0]
     values_by_key = {label.key: label.value for label in about.labels}
     url = about.url or about.external_url
-    environment = _first(about.environments) or values_by_key.get("environment", "")
+    names = [name for row in about.environments for name in (row.slug, row.name)]
+    environment = next(filter(None, (*names, values_by_key.get("environment"))), "")
     # The last one wins: foreign labels must not replace those that we rely on.
     labels = {
         **about.data,
@@ -169,7 +174,7 @@ def _alert(event: RootlyEvent, about: RootlyData, settings: Settings, now: datet
     }
     title = about.title or about.summary
     severities = (about.severity.name, about.severity.slug, values_by_key.get("severity"))
-    alert = Alert(
+    return Alert(
         source=SOURCE,
         id=about.id,
         title=title.splitlines()[0][:300] if title else f"Rootly {what}",
@@ -180,15 +185,6 @@ def _alert(event: RootlyEvent, about: RootlyData, settings: Settings, now: datet
         labels=filled(labels),
         links=(Link(title=f"Rootly {what}", url=url),) if url else (),
     )
-    named: list[Naming] = []
-    for service in about.services:
-        for name in (service.slug, service.name):
-            named.append(Naming(name, "its service in Rootly"))
-    return identified(alert, settings, now=now, named=named)
-
-
-def _first(rows: Iterable[RootlyNamed]) -> str:
-    return next((row.slug or row.name for row in rows if row.slug or row.name), "")
 
 
 ALERT_SOURCE = WebhookSource(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
@@ -171,7 +171,8 @@ def read_sentry(body: bytes, settings: Settings, *, now: datetime) -> Arrival | 
     at: datetime | None = None
     if data.metric_alert.id and action in (*METRIC_STARTS, ENDS):
         # Only an object has an id, so `metric_alert` is one.
-        project = _first(payload["data"]["metric_alert"].get("projects"))
+        projects = payload["data"]["metric_alert"].get("projects")
+        project = single_line(projects[0]) if isinstance(projects, list) and projects else ""
         alert = _metric_alert(data, action, project, now)
         at = _ordered_by(data, action)
     elif _ISSUE_ID.fullmatch(data.event.issue_id) and action == "triggered":
@@ -179,26 +180,27 @@ def read_sentry(body: bytes, settings: Settings, *, now: datetime) -> Arrival | 
         if old is not None:
             return old
         alert = _event_alert(data, now)
-    elif _ISSUE_ID.fullmatch(data.issue.id) and action in ISSUE_STARTS:
+    elif _ISSUE_ID.fullmatch(data.issue.id) and action in (*ISSUE_STARTS, ENDS):
         # A delivery is known by its body, so one that is remembered no longer must not start again.
-        old = forgotten(data.issue.lastSeen, settings, now)
+        # An end is taken however old it is: it starts nothing.
+        old = forgotten(data.issue.lastSeen, settings, now) if action != ENDS else None
         if old is not None:
             return old
         alert = _issue_alert(data.issue, action, now)
-    # An end is taken however old it is: it starts nothing.
-    elif _ISSUE_ID.fullmatch(data.issue.id) and action == ENDS:
-        alert = _issue_alert(data.issue, action, now)
     else:
         return Ignored(f"nothing to do for {_subject(payload, action)}")
-    project = alert.labels.get("sentry_project", "")
-    named = [
-        Naming(service, "its project in Sentry")
-        for service, entry in settings.services.items()
-        if project and (entry.sentry_project or "").casefold() == project.casefold()
-    ]
-    named.append(Naming(project, "its project in Sentry"))
-    alert = identified(alert, settings, now=now, named=named)
+    named = project_namings(alert.labels.get("sentry_project", ""), settings)
+    alert = identified(alert, settings, now=now, named=list(named))
     return Arrival(alert, Delivery(SOURCE, hashlib.sha256(body).hexdigest(), at), ReplyTo())
+
+
+def project_namings(project: str, settings: Settings) -> Iterator[Naming]:
+    """The service whose project it is by the settings, else what the project is called."""
+    if project:
+        for service, entry in settings.services.items():
+            if (entry.sentry_project or "").casefold() == project.casefold():
+                yield Naming(service, "its project in Sentry")
+    yield Naming(project, "its project in Sentry")
 
 
 def _event_alert(data: SentryData, now: datetime) -> Alert:
@@ -307,10 +309,6 @@ def _ordered_by(data: SentryData, action: str) -> datetime | None:
     if began is not None and action == ENDS:
         return began + timedelta(microseconds=1)
     return began
-
-
-def _first(projects: object) -> str:
-    return single_line(projects[0]) if isinstance(projects, list) and projects else ""
 
 
 def _subject(payload: Mapping[str, object], action: str) -> str:

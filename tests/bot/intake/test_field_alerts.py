@@ -197,6 +197,99 @@ def test_probes_hosts_and_objectives(labels: dict[str, str], service: str | None
     assert alertmanager(labels).service == service
 
 
+RABBIT = {"queue": "checkout.orders", "vhost": "/", "instance": "rabbit-0:15692", "job": "rabbitmq"}
+SCRAPED = {"endpoint": "metrics", "container": "controller", "pod": "controller-0"}
+UNFORESEEN: list[tuple[dict[str, str], str, str, str]] = [
+    (
+        {"consumergroup": "checkout-worker", "topic": "orders", "job": "kafka-exporter"},
+        "sum by (consumergroup) (kafka_consumergroup_lag) > 50",
+        "checkout-worker",
+        "checkout-worker",
+    ),
+    (RABBIT, "rabbitmq_queue_messages_ready > 1000", "checkout", "rabbitmq"),
+    (
+        {"job": "postgres-exporter", "server": "orders-db:5432", "instance": "pg:9187"},
+        "pg_up == 0",
+        "orders-db",
+        "orders-db",
+    ),
+    ({"kind": "Kustomization", "name": "checkout", "namespace": "shop"}, "", *["checkout"] * 2),
+    (
+        {**SCRAPED, "name": "checkout", "job": "argocd-metrics", "service": "argocd-metrics"},
+        'argocd_app_info{sync_status="OutOfSync"} == 1',
+        *["checkout"] * 2,
+    ),
+    (
+        {**SCRAPED, "name": "checkout-tls", "job": "cert-manager", "service": "cert-manager"},
+        "certmanager_certificate_expiration_timestamp_seconds - time() < 86400",
+        *["checkout"] * 2,
+    ),
+    (
+        {"ingress": "checkout", "exported_service": "checkout-http", "service": "ingress-nginx"},
+        "sum by (ingress, exported_service) (rate(nginx_ingress_controller_requests[5m])) > 1",
+        *["checkout-http"] * 2,
+    ),
+    (
+        {**SCRAPE, "horizontalpodautoscaler": "keda-hpa-checkout"},
+        "kube_horizontalpodautoscaler_status_current_replicas == 10",
+        *["checkout"] * 2,
+    ),
+    (
+        {"addr": "redis://orders-cache:6379", "job": "redis-exporter", "instance": "redis:9121"},
+        "redis_memory_used_bytes > 1000",
+        *["orders-cache"] * 2,
+    ),
+    (
+        {"service_name": "checkout", "job": "otel-collector", "service": "otel-collector"},
+        "sum by (service_name) (rate(traces_spanmetrics_calls_total[5m])) > 1",
+        *["checkout"] * 2,
+    ),
+    (
+        {"envoy_cluster_name": "outbound|80||checkout.shop.svc.cluster.local", "job": "envoy"},
+        "sum by (envoy_cluster_name) (rate(envoy_cluster_upstream_rq_xx[5m])) > 1",
+        *["checkout"] * 2,
+    ),
+    (
+        {"exported_service": "shop-checkout-http@kubernetes", "service": "traefik"},
+        "rate(traefik_service_requests_total[5m]) > 1",
+        "checkout",
+        "shop-checkout-http",
+    ),
+    (
+        {"name": "checkout", "image": "acme/checkout:2.3", "job": "cadvisor"},
+        "time() - container_last_seen > 60",
+        *["checkout"] * 2,
+    ),
+]
+"""Labels, the rule, and the service with a catalogue and without."""
+
+
+@pytest.mark.parametrize(("labels", "expression", "catalogued", "bare"), UNFORESEEN)
+def test_exporters_and_controllers_that_nobody_had_in_mind(
+    labels: dict[str, str], expression: str, catalogued: str, bare: str
+) -> None:
+    assert alertmanager(labels, expression, CATALOGUE).service == catalogued
+    assert alertmanager(labels, expression).service == bare
+
+
+def test_a_tag_in_the_title_names_the_service() -> None:
+    incident = {
+        "id": "PX1",
+        "title": "[Triggered on {kube_namespace:shop,service:checkout}] High error rate",
+        "created_at": "2026-11-28T13:59:00Z",
+        "service": {"id": "PS", "summary": "Platform"},
+    }
+    body = {"event": {"id": "E", "event_type": "incident.triggered", "data": incident}}
+    (alert,) = read_all("pagerduty", body, NO_CATALOGUE)
+    assert (alert.service, alert.service_from) == ("checkout", "the tag service in its text")
+
+
+def test_a_machine_is_a_service_only_where_nothing_else_is_named() -> None:
+    problem = {"type": "PROBLEM", "host": "web-3", "check": "checkout HTTP", "state": "CRITICAL"}
+    (alert,) = read_all("webhook-nagios", problem)
+    assert (alert.service, alert.host) == ("checkout", "web-3")
+
+
 def test_texts_count_against_the_catalogue_before_hints() -> None:
     labels = {"alertname": "CheckoutHighErrorRate", "job": "spring-apps"}
     assert alertmanager(labels, catalogue=CATALOGUE).service == "checkout"

@@ -19,6 +19,7 @@ from faultline.connectors.shared.settings.shared_settings import ServiceSettings
 from faultline.connectors.vendors.slack import SlackSettings
 from tests.bot.intake.conftest import WATCHED, bot_message, slack_event
 from tests.bot.intake.slack_layouts import HELD_BACK, LAYOUTS, Layout, box
+from tests.bot.intake.slack_unforeseen_layouts import UNFORESEEN
 
 TS = "1795865284.000100"
 SETTINGS = Settings(services={"checkout": ServiceSettings(), "payments-api": ServiceSettings()})
@@ -45,7 +46,9 @@ def problems(layout: Layout) -> list[str]:
     return wrong
 
 
-@pytest.mark.parametrize("layout", [*LAYOUTS, *HELD_BACK], ids=lambda layout: layout.name)
+@pytest.mark.parametrize(
+    "layout", [*LAYOUTS, *HELD_BACK, *UNFORESEEN], ids=lambda layout: layout.name
+)
 def test_a_message_is_read_by_its_shape(layout: Layout) -> None:
     assert not problems(layout)
 
