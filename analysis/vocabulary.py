@@ -253,7 +253,8 @@ class Evidence(Frozen):
     """One item collected: the source, the query, and where the answer is in the case folder.
 
     `details` holds what is no table: an alert's body, a log entry, the rank of a trace. `services`,
-    `signals` and `changes` (ids) are those of its rows, None where that is not known.
+    `signals` and `changes` (ids) are those of its rows, None where that is not known. `round` is
+    given from the second on (`faultline.analysis.case.rounds`).
     """
 
     id: str
@@ -270,6 +271,7 @@ class Evidence(Frozen):
     services: tuple[str, ...] | None = None
     signals: tuple[str, ...] | None = None
     changes: tuple[str, ...] | None = None
+    round: int | None = None
 
     def may_show(
         self, service: str | None, signal: str | None = None, change: str | None = None

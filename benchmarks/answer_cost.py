@@ -32,7 +32,7 @@ from benchmarks.idle_cost import Usage, total_cpu_s, usages
 from faultline.analysis.case.folder import json_bytes, read_case
 from faultline.bot.answer.writer.built_in import word
 from faultline.bot.answer.writer.guard import keep_supported
-from faultline.bot.investigation.analyzing import analyze_with_calls, render_chart
+from faultline.bot.investigation.analyzing import analyze_with_leads, render_chart
 from tests.scenarios.bot_story import Story, bot_story
 from tests.scenarios.small_case import write_small_case
 
@@ -128,7 +128,7 @@ def analysis_alone(case: Path, scratch: Path) -> float:
     shutil.copytree(case, folder)
 
     def once() -> None:
-        diagnosis, _ = analyze_with_calls(folder)
+        diagnosis = analyze_with_leads(folder).diagnosis
         (folder / "findings.json").write_bytes(json_bytes(diagnosis))
         read = read_case(folder)
         keep_supported(

@@ -19,6 +19,7 @@ from pydantic import BaseModel, ValidationError
 from faultline.analysis.case.calls import CALLS_FILE, CallList, ServiceCall
 from faultline.analysis.case.earlier import EARLIER_FILE, Earlier
 from faultline.analysis.case.observations import OBSERVATIONS_FILE, Observations
+from faultline.analysis.case.rounds import ROUNDS_FILE, Rounds
 from faultline.analysis.case.runbooks import RUNBOOKS_FILE, AppliedRunbooks
 from faultline.analysis.case.tables import (
     MAX_JSON_BYTES,
@@ -68,7 +69,7 @@ class Case:
     @property
     def gaps(self) -> tuple[Gap, ...]:
         """What could not be collected, and what of the collected cannot be read."""
-        return (*self.recorded_gaps, *self._unreadable)
+        return (*self.recorded_gaps, *self._unreadable, *self._not_followed)
 
     @cached_property
     def metrics(self) -> pl.DataFrame:
@@ -119,6 +120,12 @@ class Case:
         return _parse(Earlier, path) if is_there(path) else Earlier()
 
     @cached_property
+    def rounds(self) -> Rounds:
+        """The rounds after the first; empty without rounds.json."""
+        path = self.path / ROUNDS_FILE
+        return _parse(Rounds, path) if is_there(path) else Rounds()
+
+    @cached_property
     def runbooks(self) -> AppliedRunbooks:
         """The operator's guidance for whoever words the answer; no analyzer reads it. Empty without
         runbooks.json."""
@@ -157,6 +164,17 @@ class Case:
                 gap = {"id": f"G{number}", "kind": name, "source": "case folder"}
                 gaps.append(Gap.model_validate({**gap, "query": path.name, "reason": reason}))
         return tuple(gaps)
+
+    @cached_property
+    def _not_followed(self) -> tuple[Gap, ...]:
+        left, why = self.rounds.left, self.rounds.why_left
+        if not left or why is None:
+            return ()
+        number = len(self.recorded_gaps) + len(self._unreadable) + 1
+        names = ", ".join(pointer.subject for pointer in left)
+        reason = f"nobody was asked about {names}: {why}"
+        gap = Gap(id=f"G{number}", kind="changes", source="rounds", query=names, reason=reason)
+        return (gap,)
 
     def _why_incomplete(self, name: str) -> str | None:
         try:

@@ -6,12 +6,14 @@ nursery that forks them.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from faultline.analysis.case.calls import CallList
+    from faultline.analysis.case.rounds import Lead
     from faultline.analysis.vocabulary import Diagnosis, Report
 
 CHART = "charts/decisive.png"
@@ -26,18 +28,29 @@ def load() -> None:
     analyzers()
 
 
-def analyze_with_calls(folder: Path) -> tuple[Diagnosis, CallList]:
-    """Diagnose the case in `folder`. Also returns who calls whom in it, and the alert's place."""
+@dataclass(frozen=True)
+class Analysis:
+    """The diagnosis of a case, who calls whom in it, and where its evidence leads."""
+
+    diagnosis: Diagnosis
+    calls: CallList
+    leads: Sequence[Lead]
+
+
+def analyze_with_leads(folder: Path) -> Analysis:
+    """Diagnose the case in `folder`."""
     from faultline.analysis.case.alert_place import place_of
     from faultline.analysis.case.calls import MOST_WRITTEN, CallList
     from faultline.analysis.case.folder import read_case
     from faultline.analysis.diagnosis import diagnose
+    from faultline.analysis.ranking.leads import leads_of
     from faultline.analysis.requests.topology import case_calls
 
     case = read_case(folder)
     diagnosis = diagnose(case)
-    calls = case_calls(case)[:MOST_WRITTEN]
-    return diagnosis, CallList(place=place_of(case.alert), calls=calls)
+    calls = case_calls(case)
+    listed_calls = CallList(place=place_of(case.alert), calls=calls[:MOST_WRITTEN])
+    return Analysis(diagnosis, listed_calls, leads_of(case, diagnosis, calls))
 
 
 def analyze_case(folder: Path) -> Diagnosis:

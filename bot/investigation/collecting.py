@@ -65,12 +65,18 @@ class CollectionPart(BaseModel):
     together."""
 
     connector: str
+    round: int = 1
     items: list[Evidence]
     gaps: list[Gap]
     tables: list[str]
     files: list[str]
     unknown: list[tuple[EvidenceKind, str]] = []
     """Kind and query of the gaps that mean a service which the server does not know."""
+
+    @property
+    def name(self) -> str:
+        """Where it lies below parts/."""
+        return part_name(self.connector, self.round)
 
     @property
     def summary(self) -> str:
@@ -80,17 +86,29 @@ class CollectionPart(BaseModel):
         return f"{self.connector}: {phrase}{missing}"
 
 
+def part_name(connector: str, round_number: int) -> str:
+    """Where what a connector brought in a round lies below parts/."""
+    return connector if round_number == 1 else f"round-{round_number}/{connector}"
+
+
 async def collect_part(
-    connector: Connector, alert: Alert, scope: Scope, cases: CaseStore, case_id: str
+    connector: Connector,
+    alert: Alert,
+    scope: Scope,
+    cases: CaseStore,
+    case_id: str,
+    round_number: int = 1,
 ) -> CollectionPart:
-    """Ask one connector and store what it brought under parts/<connector>/."""
+    """Ask one connector and store what it brought under parts/."""
     with tempfile.TemporaryDirectory(prefix="faultline-collect-") as scratch:
         folder = Path(scratch)
         files = folder / "files"
         files.mkdir()
-        collected = await collect_from(connector, Request(alert, scope, files))
+        collected = await collect_from(connector, Request(alert, scope, files, round_number))
         collected = await in_thread(with_exports, collected, files)
-        return await in_thread(store_part, connector.name, collected, folder, cases, case_id)
+        return await in_thread(
+            store_part, connector.name, collected, folder, cases, case_id, round_number
+        )
 
 
 def store_nothing(
@@ -108,18 +126,27 @@ def store_nothing(
 
 
 def store_part(
-    name: str, collected: Collected, folder: Path, cases: CaseStore, case_id: str
+    connector: str,
+    collected: Collected,
+    folder: Path,
+    cases: CaseStore,
+    case_id: str,
+    round_number: int = 1,
 ) -> CollectionPart:
-    """Store what was collected, with the files below `folder`/files, under parts/<name>/."""
-    part = part_of(name, collected, folder / "files", folder)
+    """Store what was collected, with the files below `folder`/files, under parts/."""
+    part = part_of(connector, collected, folder / "files", folder, round_number)
     write_json(folder / "part.json", part)
-    cases.put_folder(case_id, f"{PARTS}/{name}", folder)
+    cases.put_folder(case_id, f"{PARTS}/{part.name}", folder)
     return part
 
 
-def part_of(name: str, collected: Collected, files: Path, folder: Path) -> CollectionPart:
+def part_of(
+    name: str, collected: Collected, files: Path, folder: Path, round_number: int = 1
+) -> CollectionPart:
     """What was collected as a part; its tables are written into `folder`."""
-    gaps = [_gap(name, missing) for missing in collected.missing]
+    # A lead that a source does not know is no gap: it may be known elsewhere, or be none of ours.
+    missing = [gap for gap in collected.missing if round_number == 1 or not gap.unknown]
+    gaps = [_gap(name, gap) for gap in missing]
     tables = []
     for table, rows in sorted(collected.tables.items()):
         try:
@@ -136,16 +163,19 @@ def part_of(name: str, collected: Collected, files: Path, folder: Path) -> Colle
     posixes = sorted(p.relative_to(files).as_posix() for p in files.rglob("*") if p.is_file())
     return CollectionPart(
         connector=name,
-        items=[_item(name, item) for item in collected.items],
+        round=round_number,
+        items=[_item(name, item, round_number) for item in collected.items],
         gaps=gaps,
         tables=tables,
         files=posixes,
-        unknown=[(missing.kind, missing.query) for missing in collected.missing if missing.unknown],
+        unknown=[(gap.kind, gap.query) for gap in missing if gap.unknown],
     )
 
 
-def _item(connector: str, item: Item) -> Evidence:
+def _item(connector: str, item: Item, round_number: int) -> Evidence:
     values = {name: getattr(item, name) for name in _OF_ITEMS}
+    if round_number > 1:
+        values["round"] = round_number
     case_file: str | None
     if item.kind == "traces":
         case_file = f"traces/{item.file}" if item.file else "traces"
@@ -160,12 +190,13 @@ def _gap(connector: str, missing: Missing) -> Gap:
 
 
 def assemble(
-    alert: Alert, scope: Scope, connectors: Sequence[str], cases: CaseStore, case_id: str
+    alert: Alert, scope: Scope, names: Sequence[str], cases: CaseStore, case_id: str
 ) -> Scope:
-    """Put the parts together, in the connectors' order, into the case folder; gives the scope as
-    written."""
-    parts = [read_part(cases, case_id, name) for name in connectors]
-    scope = scope.model_copy(update={"connectors": tuple(connectors)})
+    """Put the parts together, in their order, into the case folder; gives the scope as written.
+    `names`: as `part_name` gives them."""
+    parts = [read_part(cases, case_id, name) for name in names]
+    connectors = tuple(dict.fromkeys(part.connector for part in parts))
+    scope = scope.model_copy(update={"connectors": connectors})
     with tempfile.TemporaryDirectory(prefix="faultline-case-") as scratch:
         folder = Path(scratch)
         write_json(folder / "scope.json", scope)
@@ -184,15 +215,15 @@ def assemble(
             cases.put(case_id, path.name, path)
     for part in parts:
         for file in part.files:
-            cases.move(case_id, f"{PARTS}/{part.connector}/files/{file}", f"traces/{file}")
+            cases.move(case_id, f"{PARTS}/{part.name}/files/{file}", f"traces/{file}")
     return scope
 
 
-def read_part(cases: CaseStore, case_id: str, connector: str) -> CollectionPart:
+def read_part(cases: CaseStore, case_id: str, name: str) -> CollectionPart:
     """What a connector brought. Raises EvidenceError when its part is not in the store."""
-    stored = cases.get(case_id, f"{PARTS}/{connector}/part.json")
+    stored = cases.get(case_id, f"{PARTS}/{name}/part.json")
     if stored is None:
-        raise EvidenceError(f"{PARTS}/{connector}/part.json", "is missing from the case store")
+        raise EvidenceError(f"{PARTS}/{name}/part.json", "is missing from the case store")
     return CollectionPart.model_validate_json(stored)
 
 
@@ -229,11 +260,11 @@ def _number(parts: Iterable[CollectionPart]) -> tuple[list[Evidence], list[Gap]]
 
 
 def _item_ids(parts: Iterable[CollectionPart]) -> dict[str, list[str]]:
-    """The ids that each part's items get, by its connector."""
+    """The ids that each part's items get, by its name."""
     ids: dict[str, list[str]] = {}
     first = 1
     for part in parts:
-        ids[part.connector] = [f"E{first + place}" for place in range(len(part.items))]
+        ids[part.name] = [f"E{first + place}" for place in range(len(part.items))]
         first += len(part.items)
     return ids
 
@@ -266,11 +297,11 @@ def _join(
     clusters: list[pl.DataFrame] = []
     frames: list[pl.DataFrame] = []
     for part in parts:
-        stored = cases.get(case_id, f"{PARTS}/{part.connector}/{table}.parquet")
+        file = f"{part.name}/{table}.parquet"
+        stored = cases.get(case_id, f"{PARTS}/{file}")
         if stored is None:
             continue
-        file = f"{part.connector}/{table}.parquet"
-        frame = with_item_ids(conform(pl.read_parquet(stored), table, file), ids[part.connector])
+        frame = with_item_ids(conform(pl.read_parquet(stored), table, file), ids[part.name])
         is_cluster = vendor_in(part.connector) == KUBERNETES.name
         # Apart, because a cluster reports some rows that other sources report as well.
         (clusters if is_cluster else frames).append(frame)

@@ -8,22 +8,32 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections.abc import Sequence
 from functools import partial
 
 from obstore.exceptions import BaseError
 
 from faultline.analysis.case.calls import CALLS_FILE
 from faultline.analysis.case.folder import json_bytes
+from faultline.analysis.case.rounds import ROUNDS_FILE, Lead, Rounds
 from faultline.analysis.errors import FaultlineError
 from faultline.analysis.traces.job.trace_versions import TRACES
 from faultline.bot.investigation import finishing, replying
-from faultline.bot.investigation.analyzing import CHART, analyze_with_calls, write_answer
+from faultline.bot.investigation.analyzing import CHART, Analysis, analyze_with_leads, write_answer
 from faultline.bot.investigation.capturing import CAPTURE, capture_part, has_traces
 from faultline.bot.investigation.collecting import assemble, collect_part, read_part, store_nothing
 from faultline.bot.investigation.giving_way import GivingWay
 from faultline.bot.investigation.learning_calls import LEARNED, EarlierCalls
 from faultline.bot.investigation.opening import open_investigation
 from faultline.bot.investigation.remembering import askable_workspaces, recall_into_case
+from faultline.bot.investigation.rounds import (
+    ask_round,
+    next_round,
+    parts_of,
+    round_line,
+    stored_request,
+    stored_rounds,
+)
 from faultline.bot.investigation.worker_context import WorkerContext
 from faultline.bot.investigation.workflow import (
     Analyzed,
@@ -122,6 +132,8 @@ class InvestigationSteps:
                 parts.append(LEARNED)
                 await self.context.say(investigation_id, "learned calls", part)
         await in_thread(assemble, alert, scope, parts, self.context.cases, investigation_id)
+        # An earlier run asked what its own evidence led to.
+        await self.context.put(investigation_id, ROUNDS_FILE, json_bytes(Rounds()))
         if opened.get("asks_model"):
             from faultline.bot.investigation.asking_model import forget_earlier
 
@@ -145,13 +157,13 @@ class InvestigationSteps:
             if reading is not None
             else []
         )
-        # The records stand for the traces that were read.
-        async with self.context.checkout(investigation_id, without=read) as folder:
-            diagnosis, calls = await self.context.in_process(
-                investigation_id, analyze_with_calls, folder
-            )
+        analysis = await self._analysis(investigation_id, read)
+        analysed_at = time.monotonic()
+        while await self._followed(investigation_id, analysis.leads, analysed_at):
+            analysis = await self._analysis(investigation_id, read)
+        diagnosis = analysis.diagnosis
         await self.context.put(investigation_id, "findings.json", json_bytes(diagnosis))
-        await self.context.put(investigation_id, CALLS_FILE, json_bytes(calls))
+        await self.context.put(investigation_id, CALLS_FILE, json_bytes(analysis.calls))
         seconds = round(time.monotonic() - began, 3)
         phrase = (
             f"{len(diagnosis.findings)} findings, {diagnosis.verdict.replace('_', ' ')}, "
@@ -163,6 +175,37 @@ class InvestigationSteps:
             "confidence": diagnosis.confidence,
             "seconds": seconds,
         }
+
+    async def _analysis(self, investigation_id: str, read: Sequence[str]) -> Analysis:
+        # The records stand for the traces that were read.
+        async with self.context.checkout(investigation_id, without=read) as folder:
+            return await self.context.in_process(investigation_id, analyze_with_leads, folder)
+
+    async def _followed(
+        self, investigation_id: str, leads: Sequence[Lead], analysed_at: float
+    ) -> bool:
+        """Ask about what the evidence leads to, and put the case together again; whether anything
+        was asked."""
+        context, cases = self.context, self.context.cases
+        if context.recorded is not None:
+            return False
+        rounds = await in_thread(stored_rounds, cases, investigation_id)
+        alert, scope = await in_thread(stored_request, cases, investigation_id)
+        following = next_round(rounds, leads, context.connectors, alert, scope, analysed_at)
+        if following.round is None:
+            if following.why is not None:
+                rounds = rounds.model_copy(update={"left": tuple(leads), "why_left": following.why})
+                await context.put(investigation_id, ROUNDS_FILE, json_bytes(rounds))
+            return False
+        stage = f"round {following.round.number}"
+        await context.say(investigation_id, stage, round_line(following.round))
+        await ask_round(following.round, context.connectors, alert, scope, cases, investigation_id)
+        rounds = rounds.model_copy(update={"rounds": (*rounds.rounds, following.round)})
+        names = [*scope.connectors, *parts_of(rounds)]
+        await in_thread(assemble, alert, scope, names, cases, investigation_id)
+        # Last, so that a step that is run again asks again what is not in the case yet.
+        await context.put(investigation_id, ROUNDS_FILE, json_bytes(rounds))
+        return True
 
     async def write(self, investigation_id: str, opened: Opened) -> str:
         """Word the report and draw the decisive chart. Where a model is asked afterwards, the

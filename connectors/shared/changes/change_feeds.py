@@ -186,6 +186,7 @@ class ChangeFeeds(ABC, Generic[S]):
     """A connector of such lists: each vendor says what is its own."""
 
     kinds: tuple[EvidenceKind, ...] = (KIND,)
+    follows_services = True
     name: ClassVar[str]
     title: ClassVar[str]
     needs: ClassVar[str]

@@ -54,6 +54,7 @@ class CodeConnector(ABC, Generic[S]):
     """
 
     kinds: tuple[EvidenceKind, ...] = (KIND,)
+    follows_services = True
     name: ClassVar[str]
     title: ClassVar[str]
     setting: ClassVar[str]

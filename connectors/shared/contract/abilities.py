@@ -60,6 +60,20 @@ class KnowsCalls(Protocol):
 
 
 @runtime_checkable
+class FollowsServices(Protocol):
+    """A connector that asks its vendor about each service in scope by name, so that it can be asked
+    again about a service to which the evidence leads."""
+
+    @property
+    def name(self) -> str:
+        """The connector's name."""
+
+    @property
+    def follows_services(self) -> bool:
+        """Whether it does."""
+
+
+@runtime_checkable
 class KnowsServices(Protocol):
     """A connector whose server lists the services it has data of."""
 

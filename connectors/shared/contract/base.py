@@ -30,12 +30,13 @@ IDENTITY: Mapping[str, tuple[str, ...]] = {"changes": ("service", "id")}
 
 @dataclass(frozen=True)
 class Request:
-    """What is asked: evidence for this alert in this scope. Trace files are written below
-    `files`."""
+    """What is asked: evidence for this alert in this scope. Trace files are written below `files`.
+    In rounds after the first the alert is about a service to which the evidence leads."""
 
     alert: Alert
     scope: Scope
     files: Path
+    round: int = 1
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from faultline.analysis.vocabulary import Alert, EvidenceKind, Scope, Window
 from faultline.connectors.shared.contract.abilities import (
     AnswersQueries,
     BoundedQuery,
+    FollowsServices,
     KnowsAlerts,
     KnowsCalls,
     KnowsHistory,
@@ -63,6 +64,11 @@ class ConnectorInstance:
     def limits(self) -> Limits:
         """Its limits."""
         return self._connector.limits
+
+    @property
+    def follows_services(self) -> bool:
+        """Whether it can be asked about more services."""
+        return isinstance(self._connector, FollowsServices) and self._connector.follows_services
 
     def objection(self, alert: Alert, scope: Scope) -> str | None:
         """Why it is not asked about an alert; None where it is, and where the alert is its own."""

@@ -123,6 +123,7 @@ class AwsConnector:
         "monitors",
         "states",
     )
+    follows_services = True
     query_kinds: tuple[EvidenceKind, ...] = ("metrics", "logs")
 
     def __init__(

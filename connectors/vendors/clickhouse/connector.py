@@ -112,6 +112,7 @@ class ClickHouseConnector:
 
     name = VENDOR
     kinds: tuple[EvidenceKind, ...] = ("metrics", "logs", "spans")
+    follows_services = True
 
     def __init__(
         self,

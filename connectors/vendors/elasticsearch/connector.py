@@ -115,6 +115,7 @@ class ElasticsearchConnector:
 
     name = "elasticsearch"
     kinds: tuple[EvidenceKind, ...] = ("logs", "metrics")
+    follows_services = True
 
     def __init__(
         self,

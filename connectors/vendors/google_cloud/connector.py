@@ -87,6 +87,7 @@ class GoogleCloudConnector:
 
     name = VENDOR
     kinds: tuple[EvidenceKind, ...] = ("metrics", "logs", "spans", "changes")
+    follows_services = True
 
     def __init__(
         self, project: GoogleProject, apis: Mapping[str, GoogleApi], limits: Limits = LIMITS

@@ -124,6 +124,7 @@ class HoneycombConnector:
 
     name = VENDOR
     kinds: tuple[EvidenceKind, ...] = ("metrics", "changes")
+    follows_services = True
 
     def __init__(
         self,

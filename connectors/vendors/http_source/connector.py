@@ -135,6 +135,7 @@ class HttpSourceConnector:
     """One source. `checked` is the service that `faultline check` asks about."""
 
     name = "http_source"
+    follows_services = True
 
     def __init__(
         self,

@@ -168,6 +168,7 @@ class JaegerConnector:
 
     name = "jaeger"
     kinds: tuple[EvidenceKind, ...] = ("spans", "topology")
+    follows_services = True
 
     def __init__(
         self,

@@ -92,6 +92,7 @@ class KubernetesConnector:
         "states",
         "topology",
     )
+    follows_services = True
 
     def __init__(
         self,

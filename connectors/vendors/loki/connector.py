@@ -105,6 +105,7 @@ class LokiConnector:
 
     name = "loki"
     kinds: tuple[EvidenceKind, ...] = ("logs", "metrics")
+    follows_services = True
     query_language = "LogQL"
     query_kinds: tuple[EvidenceKind, ...] = ("logs", "metrics")
 

@@ -77,6 +77,7 @@ class McpServersConnector:
     """One server and its allowed tools."""
 
     name = "mcp_servers"
+    follows_services = True
 
     def __init__(
         self,

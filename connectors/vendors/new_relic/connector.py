@@ -94,6 +94,7 @@ class NewRelicConnector:
 
     name = VENDOR
     kinds: tuple[EvidenceKind, ...] = ("metrics", "logs", "spans", "changes")
+    follows_services = True
 
     def __init__(
         self, account: NewRelicAccount, names: ServiceNames, limits: Limits = LIMITS

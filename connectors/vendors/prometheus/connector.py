@@ -87,6 +87,7 @@ class PrometheusConnector:
 
     name = "prometheus"
     kinds: tuple[EvidenceKind, ...] = ("metrics", "monitors", "states", "topology")
+    follows_services = True
     query_language = "PromQL"
     query_kinds: tuple[EvidenceKind, ...] = ("metrics",)
 
@@ -119,6 +120,8 @@ class PrometheusConnector:
     async def collect(self, request: Request) -> Collected:
         """Metrics and alerts over the scope's windows. A query that fails becomes a gap, the others
         stand."""
+        if request.round > 1:
+            return await self._follow(request)
         scope = request.scope
         spans = merged((*scope.baseline, scope.incident))
         missing: list[Missing] = []
@@ -163,6 +166,36 @@ class PrometheusConnector:
             (*items, *calls.items),
             (*missing, *gaps, *calls.missing),
         )
+
+    async def _follow(self, request: Request) -> Collected:
+        """The metrics of the services in scope, and of their parts. What has no service was
+        asked in the first round."""
+        scope, place = request.scope, place_of(request.alert)
+        spans = merged((*scope.baseline, scope.incident))
+        missing: list[Missing] = []
+        async with self._http.open() as session:
+            api = PrometheusApi(session)
+            names = await self._metric_names(api, scope, spans, missing)
+            available = await self._choice.available(api, names, spans)
+            queries = (
+                self._choice.default(template, scope, scope.services, place)
+                for template in available
+            )
+            selections = [PrometheusSelection(query) for query in queries if query is not None]
+            await ask_all(api, selections, scope, spans, self._choice.step_s)
+            parts = await part_queries(
+                api, self._choice, available, selections, scope, place, scope.incident
+            )
+            in_parts = [PrometheusSelection(part) for part in parts]
+            await ask_all(api, in_parts, scope, spans, self._choice.step_s)
+        selections += in_parts
+        metrics, rows = metrics_table(selections, scope.services, self.limits.max_rows)
+        items, _ = EvidenceItems(self._http.base_url, spans).of_metrics(selections, rows)
+        # A lead without a signal is no gap: it may be a database, or none of this server's.
+        for selection in selections:
+            if selection.failed and not selection.query.is_extra:
+                missing.append(Missing("metrics", selection.query.promql, selection.failed))
+        return Collected({"metrics": metrics}, tuple(items), tuple(missing))
 
     async def callees_of(self, alert: Alert, scope: Scope) -> tuple[str, ...]:
         """The callees of the alert's service, by the metrics that name both sides."""

@@ -68,6 +68,7 @@ class SentryConnector:
 
     name = VENDOR
     kinds: tuple[EvidenceKind, ...] = ("logs", "metrics", "changes")
+    follows_services = True
 
     def __init__(
         self,

@@ -65,6 +65,7 @@ class SplunkConnector:
 
     name = "splunk"
     kinds: tuple[EvidenceKind, ...] = ("logs", "metrics")
+    follows_services = True
 
     def __init__(
         self,

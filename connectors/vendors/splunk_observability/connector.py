@@ -68,6 +68,7 @@ class SplunkObservabilityConnector:
 
     name = VENDOR
     kinds: tuple[EvidenceKind, ...] = ("metrics", "monitors", "changes")
+    follows_services = True
 
     def __init__(
         self,

@@ -139,6 +139,7 @@ class TempoConnector:
 
     name = "tempo"
     kinds: tuple[EvidenceKind, ...] = ("spans",)
+    follows_services = True
 
     def __init__(
         self,

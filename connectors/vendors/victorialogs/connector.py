@@ -89,6 +89,7 @@ class VictoriaLogsConnector:
 
     name = VENDOR
     kinds: tuple[EvidenceKind, ...] = ("logs", "metrics")
+    follows_services = True
 
     def __init__(
         self,

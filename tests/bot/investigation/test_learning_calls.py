@@ -14,7 +14,7 @@ from faultline.analysis.case.folder import json_bytes, read_case
 from faultline.analysis.errors import ConnectorError
 from faultline.analysis.requests.topology import case_calls
 from faultline.analysis.vocabulary import Alert, Scope, Window
-from faultline.bot.investigation.analyzing import analyze_with_calls
+from faultline.bot.investigation.analyzing import analyze_with_leads
 from faultline.bot.investigation.collecting import assemble, collect_part
 from faultline.bot.investigation.learning_calls import (
     LEARNED,
@@ -83,7 +83,7 @@ class Bot:
         if earlier.store_part(self.cases, name):
             parts.append(LEARNED)
         assemble(alert, scope, parts, self.cases, name)
-        _, calls = analyze_with_calls(self.folder / name)
+        calls = analyze_with_leads(self.folder / name).calls
         self.cases.put(name, CALLS_FILE, json_bytes(calls))
         learn_calls(self.store.engine, self.cases, found, settings)
         return found
@@ -156,7 +156,7 @@ def test_memory_that_fails_stops_nothing(bot: Bot, tmp_path: Path) -> None:
 
 def test_the_settings_are_asked_anew_each_time(bot: Bot, tmp_path: Path) -> None:
     write_case(tmp_path / "case", scope={"calls": [["web", "db"]]})
-    _, calls = analyze_with_calls(tmp_path / "case")
+    calls = analyze_with_leads(tmp_path / "case").calls
     investigation = bot.investigate(0, None)
     bot.cases.put(investigation.id, CALLS_FILE, json_bytes(calls))
     learn_calls(bot.store.engine, bot.cases, investigation, SETTINGS)

@@ -1,0 +1,41 @@
+"""Rounds of an investigation, rounds.json: what connectors were asked about after the first
+analysis, and where evidence pointed that nobody was asked about."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from faultline.analysis.vocabulary import Frozen
+
+ROUNDS_FILE = "rounds.json"
+
+
+class Lead(Frozen):
+    """A service to which the evidence points and about which nobody was asked yet. Databases,
+    caches and queues are services to those who call them."""
+
+    subject: str
+    because: str
+    """Why, as a phrase: "called by checkout"."""
+
+
+class Round(Frozen):
+    """What was asked once the rounds before it were analysed. The first round is the scope's."""
+
+    number: int = Field(ge=2)
+    leads: tuple[Lead, ...]
+    connectors: tuple[str, ...]
+
+
+class Rounds(Frozen):
+    """The rounds after the first. `left` are the leads that were not followed, and `why_left` says
+    why."""
+
+    rounds: tuple[Round, ...] = ()
+    left: tuple[Lead, ...] = ()
+    why_left: str | None = None
+
+    @property
+    def subjects(self) -> frozenset[str]:
+        """All that was asked about in these rounds."""
+        return frozenset(pointer.subject for each in self.rounds for pointer in each.leads)

@@ -1,0 +1,141 @@
+"""Rounds: once the evidence is analysed, the connectors are asked about the services to which it
+leads, and it is analysed again.
+
+All of it happens within the step that analyses. A step that is run again goes on after the rounds
+that the case tells of: their parts are in the store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from faultline.analysis.case.alert_place import place_in
+from faultline.analysis.case.rounds import ROUNDS_FILE, Lead, Round, Rounds
+from faultline.analysis.errors import EvidenceError
+from faultline.analysis.vocabulary import Alert, Scope
+from faultline.analysis.wording.phrases import listed, plain
+from faultline.bot.investigation.collecting import collect_part, part_name
+from faultline.bot.store.case_store import CaseStore
+from faultline.connectors.shared.contract.abilities import FollowsServices
+from faultline.connectors.shared.contract.base import Connector
+from faultline.connectors.shared.contract.instances import worth_asking
+
+NAMESPACE_LABELS = ("namespace", "exported_namespace", "kube_namespace", "k8s_namespace_name")
+"""Where the sources look for a service of that name."""
+LAST = 3
+"""The number of the last round: the alerting service, what it leads to, and one step further."""
+MOST_LEADS = 6
+"""Services of one round: Datadog, which asks the most of each, is asked about eight at most."""
+WITHIN_S = 12.0
+"""No further round begins so long after the first analysis: the answer is due 30 s after the
+alert."""
+
+
+@dataclass(frozen=True)
+class NextRound:
+    """The round that follows, or why its leads are left. Neither where there is no lead, and where
+    no source could follow it."""
+
+    round: Round | None
+    why: str | None = None
+
+
+def next_round(
+    rounds: Rounds,
+    leads: Sequence[Lead],
+    connectors: Sequence[Connector],
+    alert: Alert,
+    scope: Scope,
+    analysed_at: float,
+) -> NextRound:
+    """Which connectors to ask about which leads. `analysed_at`: when the first analysis ended, by
+    the monotonic clock."""
+    followed = tuple(leads[:MOST_LEADS])
+    following = (
+        [
+            connector.name
+            for connector in worth_asking(connectors, *request_for(followed, alert, scope))
+            if isinstance(connector, FollowsServices) and connector.follows_services
+        ]
+        if followed
+        else []
+    )
+    if not following:
+        return NextRound(None)
+    number = len(rounds.rounds) + 2
+    if number > LAST:
+        return NextRound(None, f"{LAST} rounds are the limit")
+    if time.monotonic() - analysed_at > WITHIN_S:
+        return NextRound(None, f"{WITHIN_S:g} s had passed")
+    return NextRound(Round(number=number, leads=followed, connectors=tuple(following)))
+
+
+def request_for(leads: Sequence[Lead], alert: Alert, scope: Scope) -> tuple[Alert, Scope]:
+    """The request for a round: as if the alert were about the first lead, in the same place. Its
+    job, its own query and what runbooks add were asked in the first round."""
+    services = tuple(each.subject for each in leads)
+    labels = {name: value for name, value in alert.labels.items() if place_in({name: value})}
+    labels |= {name: alert.labels[name] for name in NAMESPACE_LABELS if name in alert.labels}
+    lead_alert = Alert(
+        source=alert.source,
+        title=f"Lead: {services[0]}",
+        started_at=alert.started_at,
+        service=services[0],
+        labels=labels,
+    )
+    update: dict[str, object] = {
+        "services": services,
+        "job": None,
+        "training": None,
+        "queries": (),
+        "log_words": None,
+    }
+    return lead_alert, scope.model_copy(update=update)
+
+
+async def ask_round(
+    each: Round,
+    connectors: Sequence[Connector],
+    alert: Alert,
+    scope: Scope,
+    cases: CaseStore,
+    case_id: str,
+) -> None:
+    """Ask the connectors of the round, and store what they bring as its parts."""
+    lead_alert, lead_scope = request_for(each.leads, alert, scope)
+    by_name = {connector.name: connector for connector in connectors}
+    await asyncio.gather(
+        *(
+            collect_part(by_name[name], lead_alert, lead_scope, cases, case_id, each.number)
+            for name in each.connectors
+            if name in by_name
+        )
+    )
+
+
+def parts_of(rounds: Rounds) -> list[str]:
+    """The names of the parts that these rounds brought."""
+    return [part_name(name, each.number) for each in rounds.rounds for name in each.connectors]
+
+
+def stored_rounds(cases: CaseStore, case_id: str) -> Rounds:
+    """The rounds that the case tells of."""
+    stored = cases.get(case_id, ROUNDS_FILE)
+    return Rounds() if stored is None else Rounds.model_validate_json(stored)
+
+
+def stored_request(cases: CaseStore, case_id: str) -> tuple[Alert, Scope]:
+    """The alert and the scope of the case, as it was put together. Raises EvidenceError."""
+    alert, scope = (cases.get(case_id, name) for name in ("alert.json", "scope.json"))
+    if alert is None or scope is None:
+        raise EvidenceError("scope.json", "is missing from the case store")
+    return Alert.model_validate_json(alert), Scope.model_validate_json(scope)
+
+
+def round_line(followed: Round) -> str:
+    """For the progress log."""
+    subjects = listed([f"{plain(each.subject)} ({each.because})" for each in followed.leads])
+    return f"asking {', '.join(followed.connectors)} about {subjects}"
