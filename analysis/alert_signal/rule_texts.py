@@ -240,9 +240,9 @@ _CODES = re.compile(
 )
 """How rules write all HTTP statuses of one kind: `5..`, `5.*`, `5[0-9]{2}`."""
 _EXPORTERS = re.compile(
-    r"(?i)^(?:.*[-_/])?(kube-?state-?metrics|ksm|kubelet|cadvisor|pushgateway|blackbox"
+    r"(?i)^(?:.*[-_/])?(kube-?state-?metrics|ksm|kubelet|cadvisor|pushgateway|blackbox|snmp"
     r"|node[-_ ]?exporter|(?:otel|opentelemetry)[-_]?collector)$"
-    r"|^(advisor|node|.*[-_]exporter|blackbox.*|federate|grafana-(agent|alloy)(-.*)?"
+    r"|^(advisor|node|.*[-_]exporter|blackbox.*|federate|grafana-(agent|alloy)(-.*)?|longhorn-.*"
     r"|kubernetes-(pods|nodes|cadvisor|service-endpoints)"
     r"|integrations/(unix|node_exporter|kubernetes/.*))$"
 )

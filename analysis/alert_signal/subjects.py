@@ -16,14 +16,16 @@ from faultline.analysis.alert_signal.rule_texts import QueryReading, is_exporter
 
 SERVICE_LABELS = (
     "sloth_service", "slo_service", "openslo_service",
-    "service", "service_name", "app", "app_kubernetes_io_name", "destination_service_name",
-    "destination_service", "destination_workload", "envoy_cluster_name", "deployment",
+    "service", "service_name", "app", "app_kubernetes_io_name", "application", "app_name",
+    "application_name", "destination_service_name", "destination_service",
+    "destination_workload", "envoy_cluster_name", "deployment",
     "statefulset", "daemonset", "kube_deployment", "kube_stateful_set", "kube_daemon_set",
     "kube_service", "workload", "ServiceName", "Service",
     "service.name", "cloud_RoleName", "cloud/roleName", "AppRoleName", "cronjob", "kube_cronjob",
     "container", "container_name", "job_name", "kube_job", "job", "pod", "pod_name",
-    "persistentvolumeclaim", "horizontalpodautoscaler", "consumergroup", "consumer_group", "queue",
-    "topic", "slo", "FunctionName", "functionname", "TargetGroup",
+    "persistentvolumeclaim", "pvc", "horizontalpodautoscaler", "consumergroup", "consumer_group",
+    "queue", "queue_name", "topic", "proxy", "backend", "upstream", "slo",
+    "FunctionName", "functionname", "TargetGroup",
     "LoadBalancer", "LoadBalancerName", "QueueName", "queuename", "DBInstanceIdentifier",
     "dbinstanceidentifier", "DBClusterIdentifier", "dbclusteridentifier", "ClusterIdentifier",
     "clusteridentifier", "CacheClusterId", "cacheclusterid", "DomainName", "TableName",
@@ -57,6 +59,10 @@ _CONTROLLER_METRIC = re.compile(
     r"|kube_customresource_|crossplane_)"
 )
 """Metrics of controllers, whose label `name` is the object that they look after."""
+_DATABASE_METRIC = re.compile(
+    r"(?:pg|postgres\w*|mysql|redis|mongodb|elasticsearch|opensearch|memcached|cassandra|clickhouse)_"
+)
+"""Metrics of exporters that each watch a database, which is then their instance or cluster."""
 _EXPORTER_METRIC = re.compile(r"(?:up$|scrape_|kube_pod_|kube_deployment_|container_)")
 """Metrics by which an exporter can be the one that is down."""
 HOST_LABELS = (
@@ -68,7 +74,8 @@ HOST_LABELS = (
 _HOST_METRIC = re.compile(r"(?:node|windows|wmi|smartctl|ipmi|hwmon|system|host)_")
 """Metrics of a machine's own exporter, whose `instance` is that machine."""
 _HOST_JOB = re.compile(
-    r"(?i)(?:.*[-_/])?(?:node|node[-_ ]?exporter|windows[-_]?exporter|wmi[-_]?exporter|unix|hosts?)"
+    r"(?i)(?:.*[-_/])?(?:node|node[-_ ]?exporter|windows[-_]?exporter|wmi[-_]?exporter|unix|hosts?"
+    r"|snmp|ipmi|idrac|ping)"
 )
 _PORT = re.compile(r":\d{1,5}\Z")
 SCRAPE_LABELS = ("service", "container", "pod", "job", "endpoint", "instance", "namespace")
@@ -191,7 +198,20 @@ def namings(
     selected = list(_selector_namings(reading)) if reading is not None else []
     yield from (naming for naming in (*labelled, *selected) if not naming.is_hint)
     yield from text_namings(text)
-    yield from (naming for naming in (*selected, *labelled) if naming.is_hint)
+    hints = [naming for naming in (*selected, *labelled) if naming.is_hint]
+    # A scrape job says least: it is called by who set it up.
+    yield from (hint for hint in hints if not hint.source.endswith(" job"))
+    yield from database_namings(labels, metric)
+    yield from (hint for hint in hints if hint.source.endswith(" job"))
+
+
+def database_namings(labels: Mapping[str, str], metric: str) -> Iterator[Naming]:
+    """The database that an exporter watches, where its instance or cluster has a name."""
+    if _DATABASE_METRIC.match(metric):
+        for label in ("instance", "cluster"):
+            name = without_port(labels.get(label, ""))
+            if name and not is_exporter(name):
+                yield Naming(name, f"its label {label}", is_hint=True)
 
 
 def text_namings(text: str) -> Iterator[Naming]:
@@ -374,6 +394,7 @@ _STEMS: Mapping[str, Callable[[str], str]] = {
     "job_name": job_workload,
     "kube_job": job_workload,
     "persistentvolumeclaim": claim_owner,
+    "pvc": claim_owner,
     "horizontalpodautoscaler": scaled_workload,
     "service": mesh_service,
     "destination_service": mesh_service,

@@ -178,7 +178,7 @@ def pagerduty_incident(alert: Alert) -> str | None:
 
 def _state(layout: Layout) -> State:
     """A word before a title says it most clearly, then a field, then a headline."""
-    headlines = [_NUMBER.sub("", bare(line)) for line in layout.headlines]
+    headlines = [_NUMBER.sub("", bare(line)).replace("`", "") for line in layout.headlines]
     prefixes = [prefix for line in headlines if (prefix := _prefix(line)) is not None]
     for prefix in prefixes:
         if not prefix.is_weak:

@@ -23,6 +23,7 @@ new alert|alert created|incident created|incident opened|incident started|incide
 problem opened|problem detected|anomaly detected|breached|threshold crossed|threshold violated
 violated|is firing|crash looping|crashlooping|new error|new exception|error occurred|reactivated
 did not arrive|stopped responding|in alarm|alert fired|has been triggered
+entered state failed|entered state crashed
 ausgefallen|ausfall|störung|kritisch|nicht erreichbar|nicht verfügbar|ausgelöst
 en panne|panne|hors ligne|indisponible|injoignable|déclenchée|déclenché|critique
 caído|caída|fuera de servicio|no disponible|disparada|activada|alarma|inaccesible

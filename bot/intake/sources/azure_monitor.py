@@ -32,6 +32,7 @@ from faultline.bot.intake.alert_source import (
 )
 from faultline.bot.intake.payload_fields import (
     Address,
+    Annotations,
     Labels,
     Line,
     Payload,
@@ -155,6 +156,10 @@ class AzureContext(Payload):
     Dimensions: Rows[AzureDimension] = ()
     """These four are of log alerts by the first version of the API."""
     LinkToSearchResults: Address = ""
+    labels: Labels = Field(default_factory=dict)
+    annotations: Annotations = Field(default_factory=dict)
+    expression: Text = ""
+    """These three are of rules of Azure's managed Prometheus."""
     condition: Table[AzureCondition] = AzureCondition()
 
 
@@ -189,6 +194,7 @@ class AzureNotification(Payload):
                 )
                 if dimension.name
             }
+            | self.data.alertContext.labels
         )
 
     @property
@@ -247,7 +253,7 @@ def _alert(
         status="resolved" if is_resolved else "firing",
         severity=essentials.severity,
         threshold=None if query is not None else number_in(context.Threshold),
-        summary=essentials.description or None,
+        summary=essentials.description or "\n".join(context.annotations.values()) or None,
         labels=_labels(notification),
         links=_links(notification),
         query=query,
@@ -321,8 +327,10 @@ def _links(notification: AzureNotification) -> tuple[Link, ...]:
 
 
 def _query(notification: AzureNotification) -> AlertQuery | None:
-    """What the rule waits for, where it waits for a metric."""
+    """What the rule waits for, where it waits for a metric or evaluates PromQL."""
     first = notification.first
+    if notification.data.alertContext.expression:
+        return AlertQuery(language="promql", text=notification.data.alertContext.expression)
     if not first.metricName:
         return None
     return AlertQuery(

@@ -362,6 +362,77 @@ UNFORESEEN = [
         "checkout",
     ),
     Layout(
+        "LogicMonitor",
+        "logicmonitor.com, Slack integration",
+        box(
+            color="danger",
+            text="*Critical Alert* LMD123\n*Host:* web-3\n*Datasource:* HTTP checkout\n"
+            "*Level:* critical\n*Value:* 3400",
+        ),
+        "firing",
+        "checkout",
+    ),
+    Layout(
+        "Komodor",
+        "docs.komodor.com, Slack",
+        blocks(
+            header("Availability issue: checkout"),
+            section("*Deployment* `shop/checkout` is unhealthy: 0/3 replicas ready"),
+            section("Details", "*Cluster:* prod-eu", "*Namespace:* shop"),
+            button("Open in Komodor", "https://app.komodor.com/main/issues/ab12"),
+        ),
+        "firing",
+        "checkout",
+        "Availability issue",
+    ),
+    Layout(
+        "Spike.sh",
+        "docs.spike.sh, Slack",
+        {
+            "text": "🔴 *[SPIKE-221] Checkout 5xx rate above 5%* triggered\nService: checkout\n"
+            "<https://app.spike.sh/incidents/221|View incident>"
+        },
+        "firing",
+        "checkout",
+        "Checkout 5xx rate above 5%",
+    ),
+    Layout(
+        "Prefect",
+        "docs.prefect.io, Slack notifications",
+        {
+            "text": "Flow run checkout-export/happy-otter entered state `Failed` at "
+            "2026-11-28T11:27:00+00:00.\nFlow run URL: https://app.prefect.cloud/runs/ab12"
+        },
+        "firing",
+        "checkout",
+    ),
+    Layout(
+        "Monte Carlo",
+        "docs.getmontecarlo.com, Slack",
+        box(
+            "Freshness anomaly: analytics.checkout_orders",
+            "danger",
+            title_link="https://getmontecarlo.com/alerts/ab12",
+            fields={"Severity": "SEV-2", "Last update": "7 hours ago"},
+        ),
+        "firing",
+        "checkout",
+        "Freshness anomaly",
+    ),
+    Layout(
+        "A French monitor",
+        "none",
+        {"text": "🔴 ALERTE : le service checkout est indisponible depuis 11h20 (HTTP 503)"},
+        "firing",
+        "checkout",
+    ),
+    Layout(
+        "A Spanish monitor, over",
+        "none",
+        {"text": "✅ RESUELTO: el servicio checkout se ha recuperado tras 12 min"},
+        "resolved",
+    ),
+    Layout(
         "A reminder of a review",
         "none",
         {

@@ -206,7 +206,7 @@ UNFORESEEN: list[tuple[dict[str, str], str, str, str]] = [
         "checkout-worker",
         "checkout-worker",
     ),
-    (RABBIT, "rabbitmq_queue_messages_ready > 1000", "checkout", "rabbitmq"),
+    (RABBIT, "rabbitmq_queue_messages_ready > 1000", "checkout", "checkout.orders"),
     (
         {"job": "postgres-exporter", "server": "orders-db:5432", "instance": "pg:9187"},
         "pg_up == 0",
@@ -258,6 +258,43 @@ UNFORESEEN: list[tuple[dict[str, str], str, str, str]] = [
     (
         {"name": "checkout", "image": "acme/checkout:2.3", "job": "cadvisor"},
         "time() - container_last_seen > 60",
+        *["checkout"] * 2,
+    ),
+    (
+        {"cluster": "search-prod", "instance": "es-exporter:9114", "job": "elasticsearch-exporter"},
+        'elasticsearch_cluster_health_status{color="red"} == 1',
+        *["search-prod"] * 2,
+    ),
+    (
+        {"instance": "orders-db-replica:9104", "job": "mysql"},
+        "mysql_slave_status_seconds_behind_master > 30",
+        *["orders-db-replica"] * 2,
+    ),
+    (
+        {"proxy": "checkout", "instance": "lb-1:8405", "job": "haproxy"},
+        "sum by (proxy) (rate(haproxy_server_http_responses_total[1m])) > 1",
+        *["checkout"] * 2,
+    ),
+    (
+        {"application": "checkout", "area": "heap", "job": "spring"},
+        "jvm_memory_used_bytes / jvm_memory_max_bytes > 0.9",
+        *["checkout"] * 2,
+    ),
+    (
+        {
+            **SCRAPED,
+            "pvc": "data-ledger-0",
+            "service": "longhorn-backend",
+            "job": "longhorn-backend",
+            "container": "longhorn-manager",
+            "pod": "longhorn-manager-x2x1p",
+        },
+        "longhorn_volume_actual_size_bytes / longhorn_volume_capacity_bytes > 0.9",
+        *["ledger"] * 2,
+    ),
+    (
+        {"name": "orders.tasks.charge", "queue_name": "checkout", "job": "celery-exporter"},
+        "increase(celery_task_failed_total[10m]) > 5",
         *["checkout"] * 2,
     ),
 ]
@@ -318,6 +355,11 @@ def test_a_start_in_the_future_is_the_arrival(ahead: int, word: str) -> None:
         ),
         ({"instance": "10.0.0.7:9182", "job": "win"}, "windows_cpu_time_total > 1", "10.0.0.7"),
         ({"instance": "web-3:9100", "job": "monitoring/node-exporter"}, "", "web-3"),
+        (
+            {"instance": "switch-2", "job": "snmp"},
+            "ifOperStatus == 2",
+            "switch-2",
+        ),
         (
             {"instance": "10.1.2.3:8080", "node": "worker-3"},
             "kube_node_status_condition == 0",
@@ -504,6 +546,26 @@ def test_azures_own_health_is_nobodys_service(service: str) -> None:
     }
     (alert,) = read_all("azure", body)
     assert (alert.service, alert.title) == (None, "Virtual Machines - West Europe")
+
+
+def test_a_rule_of_azures_prometheus_brings_its_labels_and_its_expression() -> None:
+    _, body = payload("45")
+    body["data"]["essentials"] |= {"monitoringService": "Prometheus", "signalType": "Metric"}
+    body["data"]["alertContext"] = {
+        "expression": "rate(kube_pod_container_status_restarts_total[5m]) > 0",
+        "labels": {
+            "alertname": "KubePodCrashLooping",
+            "container": "ledger",
+            "namespace": "shop",
+            "pod": "ledger-7c9f6d5b8-x2x1p",
+        },
+        "annotations": {"description": "Pod shop/ledger-7c9f6d5b8-x2x1p is crash looping"},
+    }
+    (alert,) = read_all("azure", body, NO_CATALOGUE)
+    assert (alert.service, alert.service_from) == ("ledger", "its label container")
+    assert alert.query is not None
+    assert alert.query.language == "promql"
+    assert "crash looping" in (alert.summary or "")
 
 
 def test_test_buttons_start_nothing() -> None:
