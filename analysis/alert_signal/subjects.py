@@ -188,12 +188,7 @@ def namings(
 ) -> Iterator[Naming]:
     """Who an alert may be about, the best evidence first."""
     metric = reading.measured[0].metric if reading is not None and reading.measured else ""
-    # Controllers and their notifications give an object as its kind and name, and cAdvisor gives a
-    # container so outside Kubernetes.
-    is_object = "kind" in labels or _CONTROLLER_METRIC.match(metric) is not None
-    is_container = metric.startswith("container_") and "container" not in labels
-    if labels.get("name") and (is_object or is_container):
-        yield Naming(_NAMED_END.sub("", labels["name"]), "its label name")
+    yield from controlled_namings(labels, metric)
     labelled = list(_label_namings(labels, reading, metric))
     selected = list(_selector_namings(reading)) if reading is not None else []
     yield from (naming for naming in (*labelled, *selected) if not naming.is_hint)
@@ -203,6 +198,15 @@ def namings(
     yield from (hint for hint in hints if not hint.source.endswith(" job"))
     yield from database_namings(labels, metric)
     yield from (hint for hint in hints if hint.source.endswith(" job"))
+
+
+def controlled_namings(labels: Mapping[str, str], metric: str) -> Iterator[Naming]:
+    """The object that a controller or its notification gives as its kind and name, and the
+    container that cAdvisor names so outside Kubernetes."""
+    is_object = "kind" in labels or _CONTROLLER_METRIC.match(metric) is not None
+    is_container = metric.startswith("container_") and "container" not in labels
+    if labels.get("name") and (is_object or is_container):
+        yield Naming(_NAMED_END.sub("", labels["name"]), "its label name")
 
 
 def database_namings(labels: Mapping[str, str], metric: str) -> Iterator[Naming]:
