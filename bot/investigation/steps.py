@@ -23,7 +23,7 @@ from faultline.bot.investigation.analyzing import CHART, Analysis, analyze_with_
 from faultline.bot.investigation.capturing import CAPTURE, capture_part, has_traces
 from faultline.bot.investigation.collecting import assemble, collect_part, read_part, store_nothing
 from faultline.bot.investigation.giving_way import GivingWay
-from faultline.bot.investigation.learning_calls import LEARNED, EarlierCalls
+from faultline.bot.investigation.learning_calls import LEARNED, EarlierCalls, learn_calls
 from faultline.bot.investigation.opening import open_investigation
 from faultline.bot.investigation.remembering import askable_workspaces, recall_into_case
 from faultline.bot.investigation.rounds import (
@@ -164,6 +164,15 @@ class InvestigationSteps:
         diagnosis = analysis.diagnosis
         await self.context.put(investigation_id, "findings.json", json_bytes(diagnosis))
         await self.context.put(investigation_id, CALLS_FILE, json_bytes(analysis.calls))
+        # Now: the next alert of this incident may be seconds away, and joins by these calls.
+        investigation = await self.context.investigation(investigation_id)
+        await in_thread(
+            learn_calls,
+            self.context.store.engine,
+            self.context.cases,
+            investigation,
+            self.context.settings,
+        )
         seconds = round(time.monotonic() - began, 3)
         phrase = (
             f"{len(diagnosis.findings)} findings, {diagnosis.verdict.replace('_', ' ')}, "

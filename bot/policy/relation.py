@@ -2,7 +2,7 @@
 decided by what they are about, and how far they are apart.
 
 A wrong join hides an incident behind another, so every way to be related needs a fact beside the
-time: the same service, job or machine, a call in the catalogue, or the same words about the same
+time: the same service, job or machine, a known call, or the same words about the same
 place. Alerts that say different environments, clusters or regions are never related.
 """
 

@@ -66,6 +66,18 @@ class ServiceTopology:
                     callers[callee].add(name)
         return cls(names, _frozen(callees), _frozen(callers))
 
+    def with_calls(self, calls: Iterable[tuple[str, str]]) -> ServiceTopology:
+        """The same with more calls, as (caller, callee) by any of their names."""
+        callees = defaultdict(set, {name: set(called) for name, called in self.callees.items()})
+        callers = defaultdict(set, {name: set(calling) for name, calling in self.callers.items()})
+        for pair in calls:
+            caller, callee = (self.name(service) for service in pair)
+            # Who the catalogue says is called does not call back by what was learned.
+            if caller and callee and caller != callee and caller not in self.called_by(callee):
+                callees[caller].add(callee)
+                callers[callee].add(caller)
+        return ServiceTopology(self.names, _frozen(callees), _frozen(callers))
+
     def name(self, service: str | None) -> str | None:
         """The catalogue's name for what an alert calls a service; the alert's own word when it has
         none."""

@@ -34,6 +34,7 @@ from faultline.bot.policy.values import (
 from faultline.bot.store.admission_state import PAUSES_S, IncidentBusy, Patience, locks_of
 from faultline.bot.store.admitting import Admission, new_investigation_id
 from faultline.bot.store.connections import reading
+from faultline.bot.store.learned_policy import PolicyWithCalls
 from faultline.bot.store.messages import reply_to_of
 from faultline.bot.store.tables import GroupedAlertRow, InvestigationRow, PostRow, ProgressRow
 from faultline.bot.store.visibility import ALL, Visibility
@@ -67,15 +68,12 @@ class Store:
 
     def __init__(self, engine: Engine, *, policy: Policy | None = None) -> None:
         self.engine = engine
-        self._policy = policy or Policy()
-        self._admission = Admission(self._policy)
+        self._policy = PolicyWithCalls(engine, policy or Policy())
         self._patience = Patience()
 
     def over(self, engine: Engine) -> Store:
         """The same rules over another engine."""
-        other = Store(engine)
-        other._admission = self._admission
-        return other
+        return Store(engine, policy=self._policy.configured)
 
     @contextmanager
     def _write(self) -> Iterator[Session]:
@@ -123,11 +121,13 @@ class Store:
         raise AssertionError("unreachable")
 
     def _accept_locked(self, arrivals: Sequence[Arrival], now: datetime) -> list[Accepted]:
+        policy = self._policy.at(arrivals, now)
+        admission = Admission(policy)
         # SQLite's transaction holds its one lock, so no other is needed.
         if self.engine.dialect.name == "sqlite":
             with self._write() as session:
-                return self._admission.admit_all(session, arrivals, now)
-        locks = locks_of(arrivals, self._policy)
+                return admission.admit_all(session, arrivals, now)
+        locks = locks_of(arrivals, policy)
         until = self._patience.until(locks)
         for pause_s in chain(PAUSES_S, repeat(PAUSES_S[-1])):
             with self._write() as session:
@@ -137,7 +137,7 @@ class Store:
                 if not busy or (late and not locks.refused(busy)):
                     if busy:
                         self._patience.ended(busy)
-                    return self._admission.admit_all(session, arrivals, now)
+                    return admission.admit_all(session, arrivals, now)
             if late:
                 self._patience.ended(busy)
                 raise IncidentBusy(locks.refused(busy))

@@ -13,15 +13,18 @@ from typing import Any
 
 import pytest
 from sqlalchemy import event, select
+from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
 
 from faultline.analysis.vocabulary import Alert
 from faultline.bot.policy.admission import Policy
+from faultline.bot.policy.services import ServiceTopology
 from faultline.bot.settings import Settings
 from faultline.bot.settings.alerts import AlertRule, AlertSettings, ChannelSettings
 from faultline.bot.settings.people import TeamSettings
 from faultline.bot.store.connections import connect
 from faultline.bot.store.groups import MAX_GROUP, MAX_RUNS
+from faultline.bot.store.memory import LearnedCall, LearnedCalls
 from faultline.bot.store.messages import EDIT_EVERY, DueUpdates
 from faultline.bot.store.store import (
     Accepted,
@@ -118,6 +121,43 @@ def test_repeats_of_open_alerts_cost_few_statements_however_many_come_together(
     assert len(statements) <= 12, statements
     of = the_one(store)
     assert (of.repeats, {one.repeats for one in of.related}) == (1, {1})
+
+
+def learned(store: Store, caller: str, callee: str, **place: str) -> None:
+    call = LearnedCall(caller, callee, "mesh", NOW - MINUTE, "earlier", place)
+    LearnedCalls(store.engine).learn([call])
+
+
+@pytest.mark.parametrize(("first", "second"), [("api", "ledger"), ("ledger", "api")])
+def test_alerts_join_by_a_call_that_was_learned_in_whatever_order(
+    opened: Opened, first: str, second: str
+) -> None:
+    store = opened()
+    learned(store, "api", "ledger", environment="prod")
+    _, joined = taken(store, alert(first, labels={"env": "prod"}))
+    later = alert(second, minutes=1, labels={"env": "prod"})
+    assert taken(store, later) == ("grouped", joined)
+    assert the_one(store).related[0].why == "api calls ledger, 60 s apart"
+
+
+def test_a_call_learned_elsewhere_or_against_the_catalogue_joins_nothing(opened: Opened) -> None:
+    store = opened()
+    learned(store, "api", "ledger", environment="staging")
+    taken(store, alert("api", labels={"env": "prod"}))
+    assert taken(store, alert("ledger", labels={"env": "prod"}))[0] == "started"
+    assert ServiceTopology(callees={"a": frozenset({"b"})}).with_calls([("b", "a")]).callees == {
+        "a": frozenset({"b"})
+    }
+
+
+def test_calls_that_cannot_be_read_keep_no_alert_out(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: Any, **__: Any) -> None:
+        raise OperationalError("select", {}, OSError("away"))
+
+    monkeypatch.setattr(LearnedCalls, "of_place", fails)
+    assert taken(opened(), alert("payments"))[0] == "started"
 
 
 def test_an_unrelated_alert_has_an_investigation_of_its_own(opened: Opened) -> None:

@@ -16,6 +16,7 @@ from faultline.bot.policy.admission import Policy
 from faultline.bot.settings import Settings
 from faultline.bot.settings.alerts import AlertSettings
 from faultline.bot.store.admission_state import WAIT_S, IncidentBusy, locks_of
+from faultline.bot.store.admitting import Admission
 from faultline.bot.store.connections import Waits, connect
 from faultline.bot.store.store import Arrival, ReplyTo, Store
 from faultline.bot.store.tables import InvestigationRow
@@ -51,13 +52,12 @@ def lose(postgres_url: str) -> Iterator[Lose]:
     with ExitStack() as stack:
         hole = stack.enter_context(black_hole(postgres_url))
         engine = connect(hole.url, Waits(idle_s=IDLE_S, transaction_s=IDLE_S + 0.5))
-        lost = Store(engine, policy=POLICY)
 
         def lose(one: Arrival) -> None:
             session = Session(engine)
             stack.callback(engine.dispose)
             assert not locks_of([one], POLICY).try_all(session)
-            lost._admission.admit_all(session, [one], NOW)
+            Admission(POLICY).admit_all(session, [one], NOW)
             session.flush()
             hole.fall_silent()
             stack.callback(session.invalidate)
