@@ -9,7 +9,7 @@ import re
 import polars as pl
 
 from faultline.analysis.alert_signal.rule_texts import normalized
-from faultline.analysis.alert_signal.series import service_in
+from faultline.analysis.alert_signal.subjects import service_in
 from faultline.analysis.kinds.signals import SignalClass, WatchedSignal, classify
 from faultline.analysis.vocabulary import Alert, Scope
 

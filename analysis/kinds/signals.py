@@ -173,6 +173,10 @@ class AlertQuery(BaseModel):
     holds_for_s: float | None = None
     """How long the condition must hold before the alert fires."""
     dimensions: Mapping[str, str] = Field(default_factory=dict)
+    metrics: tuple[str, ...] = ()
+    """Of language "metric": the metrics that `text` computes with, where it is an expression."""
+    unit: str | None = None
+    """The unit of the threshold, where the vendor's documentation says it."""
 
 
 class WatchedSignal(BaseModel):

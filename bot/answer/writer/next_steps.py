@@ -3,6 +3,7 @@ second, or what would mend the alert or its signal."""
 
 from __future__ import annotations
 
+from faultline.analysis.alert_signal.subjects import misrouting_label
 from faultline.analysis.analyzers import cause_kinds, fault_of, finding_kind
 from faultline.analysis.changes.nearby import NEAR
 from faultline.analysis.kinds.fault_kinds import (
@@ -32,6 +33,7 @@ from faultline.analysis.phrasing.state_forms import is_down
 from faultline.analysis.phrasing.statement import FAIL, Tense, possessive
 from faultline.analysis.phrasing.steps import step_about
 from faultline.analysis.vocabulary import (
+    Alert,
     Cause,
     Claim,
     Diagnosis,
@@ -80,6 +82,27 @@ def next_steps(story: Story, diagnosis: Diagnosis) -> list[Claim]:
     if diagnosis.confidence < SECOND_BELOW:
         claims += _step_of_the_second(story, diagnosis, step)
     return claims
+
+
+def routing_step(alert: Alert) -> tuple[Claim, ...]:
+    """What to change where a label names the exporter instead of the service, so that the next such
+    alert is routed right; none where the labels are right."""
+    label = misrouting_label(alert.labels, alert.service)
+    if label is None:
+        return ()
+    source = (alert.service_from or "").removeprefix("its label ")
+    if source.startswith("exported_"):
+        change = "set honorLabels: true in the exporter's ServiceMonitor"
+    elif source in alert.labels and alert.labels[source] == alert.service:
+        change = f'add to the rule: labels: {{{label}: "{{{{ $labels.{source} }}}}"}}'
+    else:
+        change = (
+            "add to the exporter's ServiceMonitor: "
+            f"metricRelabelings: [{{action: labeldrop, regex: {label}}}]"
+        )
+    exporter = quotable(alert.labels[label])
+    text = f"The alert's label {label} names the exporter {exporter}. To route it right, {change}"
+    return (Claim(text=text, findings=()),)
 
 
 def _fixes_of_the_alert(diagnosis: Diagnosis) -> list[Claim]:
