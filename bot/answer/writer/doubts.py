@@ -41,7 +41,7 @@ from faultline.bot.answer.writer.story import (
 MOST_AGAINST = 1
 NAMED = 2
 SUSPECTS = 2
-"""Causes whose changes are told of, blamed or not: whoever rolls back wants to know of them."""
+"""Causes whose changes are named, blamed or not: whoever rolls back wants to know of them."""
 LONG_REASON = 75
 NEARLY_AS_LIKELY = 0.15
 """From this confidence on the next cause is named even where its lines accuse another service."""
