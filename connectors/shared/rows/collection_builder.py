@@ -89,17 +89,21 @@ class CollectionBuilder:
         return Collected(tables, tuple(self.items), tuple(self.missing))
 
 
+def rows_table(rows: Iterable[tuple[Any, ...]], columns: Mapping[str, pl.DataType]) -> pl.DataFrame:
+    """Rows in the order of these columns. A source that knows nothing of the last ones leaves them
+    out."""
+    full_rows = [(*row, *(None,) * (len(columns) - len(row))) for row in rows]
+    return pl.DataFrame(full_rows, schema=dict(columns), orient="row")
+
+
 def _table(name: str, rows: Iterable[tuple[Any, ...]]) -> pl.DataFrame:
     columns = SCHEMAS[name].columns
     # Times come as whole numbers, which polars takes as such and casts without rounding.
     raw: dict[str, pl.DataType] = {}
     for column, dtype in columns.items():
         raw[column] = pl.Int64() if column in _TIMES else dtype
-    # Sources that know nothing of the last columns leave them out.
-    full_rows = ((*row, *(None,) * (len(columns) - len(row))) for row in rows)
     # Several queries may bring the same row, which must count once.
-    unique_rows = list(dict.fromkeys(full_rows))
-    table = pl.DataFrame(unique_rows, schema=raw, orient="row")
+    table = rows_table(dict.fromkeys(rows), raw)
     times = [column for column in _TIMES if column in columns]
     return table.with_columns(pl.col(column).cast(columns[column]) for column in times)
 

@@ -22,7 +22,7 @@ from faultline.analysis.changes.versions import tag_of
 from faultline.analysis.errors import FaultlineError
 from faultline.analysis.vocabulary import Window
 from faultline.connectors.shared.contract.base import Item, Missing
-from faultline.connectors.shared.rows.collection_builder import ChangeRow, StateRow
+from faultline.connectors.shared.rows.collection_builder import ChangeRow, StateRow, rows_table
 from faultline.connectors.shared.vendor_text import short
 from faultline.connectors.vendors.prometheus.evidence_items import EvidenceItems
 from faultline.connectors.vendors.prometheus.exporter_facts import service_in
@@ -165,7 +165,7 @@ class WorkloadChanges:
     @property
     def table(self) -> pl.DataFrame:
         """The table `changes`."""
-        return pl.DataFrame(self.rows, schema=CHANGES.columns, orient="row")
+        return rows_table(self.rows, CHANGES.columns)
 
     # --- Reading ----------------------------------------------------------------------------------
 
