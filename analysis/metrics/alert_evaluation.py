@@ -97,6 +97,10 @@ class AlertEvaluation:
     earlier: EarlierDays
     lasted_s: float
     just_before: Before = Before()
+    began_earlier: bool = False
+    """Whether it was true from the first point on that was asked for."""
+    is_of_scrapes: bool = False
+    """Whether it watches `up`: that a scrape fails says little of the service."""
 
     @property
     def fires_above(self) -> bool:
@@ -125,7 +129,7 @@ class AlertEvaluation:
     @property
     def is_active(self) -> bool:
         """Whether it is true now, and that is not what happens on other days or in other hours."""
-        if self.truth is not Truth.TRUE or self.is_usual or self.flaps:
+        if self.truth is not Truth.TRUE or self.is_usual or self.flaps or self.is_of_scrapes:
             return False
         # With one such day among few, or one such stretch, nobody can tell.
         return self.earlier.days_true == 0 and self.just_before.runs == 0
@@ -169,7 +173,7 @@ class _QueryRows:
 
     def evaluation(self) -> AlertEvaluation:
         """What they say."""
-        recent, end = self._recent, self._incident.end
+        recent, end, watches = self._recent, self._incident.end, self._case.alert.watches
         # Without a measured value rows are there only while it is true.
         is_measured = bool((recent["is_true"] == 0).any())
         truth, since, until = self._last_stretch()
@@ -199,6 +203,8 @@ class _QueryRows:
             earlier=self._earlier_days(),
             lasted_s=((until or end) - since).total_seconds() if since else 0.0,
             just_before=self._just_before(),
+            began_earlier=since is not None and since.timestamp() <= _seconds(recent)[0],
+            is_of_scrapes=watches is not None and watches.metric == "up",
         )
 
     def _last_stretch(self) -> tuple[Truth, datetime | None, datetime | None]:

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 
 import numpy as np
 
+from faultline.analysis.alert_signal.queried_series import signal_named
 from faultline.analysis.case.folder import Case
 from faultline.analysis.kinds.finding_details import AlertHistoryDetails
 from faultline.analysis.kinds.finding_kinds import (
@@ -141,7 +142,9 @@ class _TruthFindings:
                 beyond = f": {what} went from {was} to {text}"
             else:
                 beyond = f": {what} is {text}"
-            if self.evaluation.threshold is not None:
+            # A rule on one value, such as `up == 0`, has nothing to be beyond.
+            is_limit = (self.evaluation.comparison or "=")[0] in "<>"
+            if self.evaluation.threshold is not None and is_limit:
                 numbers["threshold"] = rounded(self.evaluation.threshold, 4)
                 side = "above" if self.evaluation.fires_above else "below"
                 beyond += f", {side} the threshold of {amount(numbers['threshold'], unit)}"
@@ -151,6 +154,8 @@ class _TruthFindings:
         )
         if self.evaluation.truth is Truth.OVER and self.evaluation.until is not None:
             span = f"was true from {since} to {self._clock(self.evaluation.until)} UTC"
+        elif self.evaluation.began_earlier:
+            span = f"has been true since before {since}"
         else:
             span = f"has been true since {since}"
         days = ""
@@ -313,16 +318,16 @@ class _TruthFindings:
         )
 
     def _measured_name(self) -> str:
-        watches, alert = self.case.alert.watches, self.case.alert
-        metric = alert.signal or (watches.metric if watches is not None else None)
-        if metric is None:
+        watches, service = self.case.alert.watches, self.case.alert.service
+        if watches is None or watches.metric is None:
             return "its value"
-        named = signal_name(metric)
-        if alert.service is None:
+        # The signal of the alert may be another quantile of the same requests.
+        named = signal_name(signal_named(watches))
+        if service is None:
             return named
         # A metric's name often begins with its service's.
-        named = named.removeprefix(f"{alert.service.replace('-', ' ')} ")
-        return f"{subject_name(alert.service)} {named}"
+        named = named.removeprefix(f"{service.replace('-', ' ')} ")
+        return f"{subject_name(service)} {named}"
 
     def _unit(self) -> Unit:
         watches = self.case.alert.watches

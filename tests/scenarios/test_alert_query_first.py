@@ -179,3 +179,30 @@ def test_a_rule_that_is_not_true_here_is_said(tmp_path: Path) -> None:
         )
     assert answer.diagnosis.verdict is Verdict.NO_ACTIVE_INCIDENT
     assert "was not true here" in answer.report.headline
+
+
+def test_a_scrape_that_fails_is_true_and_opens_no_gate(tmp_path: Path) -> None:
+    down = Series(
+        'job="redis-exporter",service="cache-exporter"', lambda minute: 1 if minute < 0 else 0
+    )
+    with running_prometheus(tmp_path, history("up", [down])) as server:
+        answer = answer_about(
+            tmp_path,
+            [PrometheusConnector(server.url)],
+            'up{job="redis-exporter"} == 0',
+            service="cache-exporter",
+            job="redis-exporter",
+        )
+    sentence = answer.sentence("alert_true")
+    assert "went from 1 to 0" in sentence
+    assert "threshold" not in sentence
+
+
+def test_a_rule_that_was_true_before_anything_was_asked_is_no_new_incident(tmp_path: Path) -> None:
+    always = Series('service="refunds"', lambda minute: 900 + minute % 3)
+    with running_prometheus(tmp_path, history("refunds_backlog", [always])) as server:
+        answer = answer_about(
+            tmp_path, [PrometheusConnector(server.url)], "refunds_backlog > 500", service="refunds"
+        )
+    assert "has been true since before" in answer.sentence("alert_true")
+    assert answer.diagnosis.verdict is not Verdict.CAUSE_FOUND
