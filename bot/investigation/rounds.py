@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 from faultline.analysis.case.alert_place import place_in
 from faultline.analysis.case.rounds import ROUNDS_FILE, Lead, Round, Rounds
-from faultline.analysis.errors import EvidenceError
 from faultline.analysis.kinds.place_names import NAMESPACE_LABELS
 from faultline.analysis.vocabulary import Alert, Scope
 from faultline.analysis.wording.phrases import listed, plain
@@ -126,11 +125,12 @@ def stored_rounds(cases: CaseStore, case_id: str) -> Rounds:
     return Rounds() if stored is None else Rounds.model_validate_json(stored)
 
 
-def stored_request(cases: CaseStore, case_id: str) -> tuple[Alert, Scope]:
-    """The alert and the scope of the case, as it was put together. Raises EvidenceError."""
+def stored_request(cases: CaseStore, case_id: str) -> tuple[Alert, Scope] | None:
+    """The alert and the scope of the case, as it was put together; None for a case without a scope,
+    which was not collected from sources that could be asked again."""
     alert, scope = (cases.get(case_id, name) for name in ("alert.json", "scope.json"))
     if alert is None or scope is None:
-        raise EvidenceError("scope.json", "is missing from the case store")
+        return None
     return Alert.model_validate_json(alert), Scope.model_validate_json(scope)
 
 

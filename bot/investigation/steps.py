@@ -198,8 +198,11 @@ class InvestigationSteps:
         context, cases = self.context, self.context.cases
         if context.recorded is not None:
             return False
+        request = await in_thread(stored_request, cases, investigation_id)
+        if request is None:
+            return False
+        alert, scope = request
         rounds = await in_thread(stored_rounds, cases, investigation_id)
-        alert, scope = await in_thread(stored_request, cases, investigation_id)
         following = next_round(rounds, leads, context.connectors, alert, scope, analysed_at)
         if following.round is None:
             if following.why is not None:
