@@ -114,9 +114,14 @@ async def ask_round(
     )
 
 
-def parts_of(rounds: Rounds) -> list[str]:
-    """The names of the parts that these rounds brought."""
-    return [part_name(name, each.number) for each in rounds.rounds for name in each.connectors]
+def part_names(connectors: Sequence[str], rounds: Rounds) -> list[str]:
+    """The names of all parts: those of one connector follow each other, so that another source
+    changes no ids of its evidence."""
+    later = [(name, each.number) for each in rounds.rounds for name in each.connectors]
+    names = list(dict.fromkeys([*connectors, *(name for name, _ in later)]))
+    parts = [(name, 1) for name in connectors] + later
+    parts.sort(key=lambda part: names.index(part[0]))
+    return [part_name(name, number) for name, number in parts]
 
 
 def stored_rounds(cases: CaseStore, case_id: str) -> Rounds:
