@@ -49,7 +49,7 @@ NOBODY_WAITS = 0.3
 CALLED_ONLY = 0.5
 """What a provider's incident keeps where services call the provider, and none logs failures that
 name it."""
-ANOTHERS = 0.1
+UNRELATED = 0.1
 """What a node, a volume or a quota keeps that no service of the alert runs on, mounts or is limited
 by."""
 STRANGERS = 0.3
@@ -105,7 +105,7 @@ def _alone(
 ) -> float:
     strength = age_weight(group.since, case)
     if group.fault.name in _SHARED:
-        strength *= ANOTHERS if is_anothers(group, case, unwell) else 1.0
+        strength *= UNRELATED if is_unrelated(group, case, unwell) else 1.0
     elif group.fault.depth is not Depth.SETTING and is_strangers(group, case):
         strength *= STRANGERS
     if group.fault.name in OF_PROVIDERS:
@@ -121,7 +121,7 @@ def _alone(
     return strength
 
 
-def is_anothers(group: FactGroup, case: Case, unwell: Mapping[str, str]) -> bool:
+def is_unrelated(group: FactGroup, case: Case, unwell: Mapping[str, str]) -> bool:
     """Whether nothing ties it to the alert: neither the alert's own words, nor the alerting service
     or one that it calls."""
     alert = case.alert

@@ -23,6 +23,7 @@ from faultline.analysis.kinds.finding_kinds import (
     ALERT_TRUE,
     FindingKind,
 )
+from faultline.analysis.kinds.place_names import NAMESPACE_LABELS
 from faultline.analysis.kinds.signals import SignalClass, parts_of
 from faultline.analysis.metrics.alert_evaluation import (
     AlertEvaluation,
@@ -47,7 +48,6 @@ FELT = 2 * LEAST_NOISE
 AROUND_S = 300.0
 MOST_LABELS = 3
 USER_FACING = frozenset({SignalClass.LATENCY}) | FAILING
-PLACES = ("namespace", "kubernetes_namespace", "kube_namespace")
 RENAMED = (
     "Compare the rule's metric with those that exist: it may have been renamed, its exporter may "
     "be down, or the rule is evaluated by another server."
@@ -342,11 +342,10 @@ class _TruthFindings:
 
     def _place(self) -> dict[str, str]:
         """Where all series that are true are: namespace, version, zone, pod and the like."""
-        place = {}
-        for name in PLACES:
-            if self.evaluation.labels.get(name):
-                place["namespace"] = self.evaluation.labels[name]
-        return {**place, **parts_of(self.evaluation.labels)}
+        labels = self.evaluation.labels
+        namespace = next((labels[name] for name in NAMESPACE_LABELS if labels.get(name)), "")
+        place = {"namespace": namespace} if namespace else {}
+        return {**place, **parts_of(labels)}
 
     def _where(self) -> str:
         place = list(self._place().items())[:MOST_LABELS]

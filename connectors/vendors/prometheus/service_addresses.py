@@ -12,13 +12,16 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from faultline.analysis.case.addresses import AddressBook
+from faultline.analysis.case.alert_place import namespace_of
 from faultline.analysis.errors import FaultlineError
+from faultline.analysis.kinds.place_names import NAMESPACE_LABELS
 from faultline.analysis.vocabulary import Alert, Window
 from faultline.connectors.vendors.prometheus.http_api import PrometheusApi
 from faultline.connectors.vendors.prometheus.promql import SERVICE_LABELS, names_pattern
 from faultline.connectors.vendors.prometheus.service_calls import CallAnswer
 
-NAMESPACE_LABELS = ("namespace", "k8s_namespace_name", "exported_namespace", "kubernetes_namespace")
+_NAMESPACE_LABELS = tuple(label for label in NAMESPACE_LABELS if "." not in label)
+"""Those that PromQL can name."""
 MOST_ADDRESSES = 200
 _HOST = re.compile(
     r"^(?:[a-z][a-z0-9+.-]*:///?)?(?:\[?([0-9a-f:.]+)\]?|([\w-]+(?:\.[\w-]+)+))(?::\d+)?(?:/.*)?$"
@@ -38,10 +41,7 @@ async def address_book(
 ) -> AddressBook:
     """The services that are known, and where they answer; `aliases` are the catalogue's, in small
     letters."""
-    namespace = next((alert.labels[name] for name in NAMESPACE_LABELS if name in alert.labels), "")
-    if not namespace and alert.watches is not None:
-        place = alert.watches.place
-        namespace = next((place[name] for name in NAMESPACE_LABELS if name in place), "")
+    namespace = namespace_of(alert)
     matches = [_HOST.match(callee.lower()) for answer in answers for callee in answer.callees]
     addresses = sorted({match[1] or match[2] for match in matches if match})[:MOST_ADDRESSES]
     hosts, namespaces = await asyncio.gather(
@@ -91,13 +91,13 @@ async def namespaces_of(
     """By service, the namespaces in which it is scraped. Nobody asks where the alert names none."""
     if not namespace:
         return {}
-    by = ", ".join((*NAMESPACE_LABELS, *SERVICE_LABELS))
+    by = ", ".join((*_NAMESPACE_LABELS, *SERVICE_LABELS))
     namespaces: dict[str, set[str]] = {}
     for metric in ("up", "target_info"):
         if metric not in names:
             continue
         for labels in await _series(api, f"group by ({by}) ({metric})", span):
-            space = next((labels[name] for name in NAMESPACE_LABELS if labels.get(name)), "")
+            space = next((labels[name] for name in _NAMESPACE_LABELS if labels.get(name)), "")
             for label in SERVICE_LABELS:
                 name = labels.get(label, "")
                 in_job, _, name = name.rpartition("/")
