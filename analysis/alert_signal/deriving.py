@@ -7,8 +7,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
 
-import polars as pl
-
 from faultline.analysis.alert_signal.datadog import read_datadog_query
 from faultline.analysis.alert_signal.promql import read_logql, read_promql
 from faultline.analysis.alert_signal.rule_texts import (
@@ -25,7 +23,6 @@ from faultline.analysis.alert_signal.rule_texts import (
     window_in,
     without_threshold,
 )
-from faultline.analysis.alert_signal.series import alerting_series, in_unit
 from faultline.analysis.alert_signal.subjects import (
     Naming,
     keeps_service,
@@ -371,18 +368,3 @@ def _new(labels: Mapping[str, str]) -> dict[str, str]:
     return {
         name: value for name, value in labels.items() if name not in ("fingerprint", "incident_key")
     }
-
-
-def with_alerting_series(alert: Alert, metrics: pl.DataFrame) -> Alert:
-    """The alert with the name of its signal among the metrics that were collected, where it names
-    none itself, and with the rule's threshold in that series' unit."""
-    watched = alert.watches
-    if watched is None or alert.service is None or alert.signal is not None:
-        return alert
-    series = alerting_series(metrics, alert.service, watched, alert.title)
-    if series is None:
-        return alert
-    update: dict[str, object] = {"signal": series.signal, "signal_source": watched.source}
-    if alert.threshold is None and watched.threshold is not None:
-        update["threshold"] = in_unit(watched, series)
-    return alert.model_copy(update=update)

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import polars as pl
 
 from faultline.analysis.alert_signal.rule_texts import normalized
-from faultline.analysis.kinds.signals import SignalClass, WatchedSignal, about_service, classify
+from faultline.analysis.kinds.signals import PEER, SignalClass, WatchedSignal, classify
+from faultline.analysis.vocabulary import Alert
 
 _QUANTILE = re.compile(r"_p?(50|75|90|95|99|999)_")
 USUAL_QUANTILE = 0.99
@@ -100,3 +101,23 @@ def in_unit(watched: WatchedSignal, series: AlertingSeries) -> float | None:
         return watched.threshold
     factor = _FACTORS.get((watched.unit or "", series.unit or ""))
     return None if factor is None else watched.threshold * factor
+
+
+def with_alerting_series(alert: Alert, metrics: pl.DataFrame) -> Alert:
+    """The alert with the name of its signal among the metrics that were collected, where it names
+    none itself, and with the rule's threshold in that series' unit."""
+    watched = alert.watches
+    if watched is None or alert.service is None or alert.signal is not None:
+        return alert
+    series = alerting_series(metrics, alert.service, watched, alert.title)
+    if series is None:
+        return alert
+    update: dict[str, object] = {"signal": series.signal, "signal_source": watched.source}
+    if alert.threshold is None and watched.threshold is not None:
+        update["threshold"] = in_unit(watched, series)
+    return alert.model_copy(update=update)
+
+
+def about_service() -> pl.Expr:
+    """Which rows of a table with `labels` are about the service itself, and not about its calls."""
+    return pl.col("labels").fill_null("").str.contains(f'"{PEER}":', literal=True).not_()

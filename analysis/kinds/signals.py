@@ -13,7 +13,6 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Literal
 
-import polars as pl
 from pydantic import BaseModel, ConfigDict, Field
 
 from faultline.analysis.kinds.place_names import PLACE_LABELS
@@ -254,8 +253,3 @@ def parts_of(labels: Mapping[str, str]) -> dict[str, str]:
 
 PEER = "peer"
 """The label in which the rows of a caller's calls name the callee, once it is known by name."""
-
-
-def about_service() -> pl.Expr:
-    """Which rows of a table with `labels` are about the service itself, and not about its calls."""
-    return pl.col("labels").fill_null("").str.contains(f'"{PEER}":', literal=True).not_()

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
+from faultline.analysis.alert_signal.series import about_service
 from faultline.analysis.case.folder import Case
 from faultline.analysis.case.windows import metric_windows
-from faultline.analysis.kinds.signals import SignalClass, about_service, classify
+from faultline.analysis.kinds.signals import SignalClass, classify
 from faultline.analysis.metrics.shifts import KIND as METRIC_SHIFT
 from faultline.analysis.metrics.shifts import shift_class
 from faultline.analysis.vocabulary import Finding

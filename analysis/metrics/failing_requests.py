@@ -14,9 +14,10 @@ from typing import NamedTuple
 
 import polars as pl
 
+from faultline.analysis.alert_signal.series import about_service
 from faultline.analysis.case.folder import Case
 from faultline.analysis.case.windows import metric_windows
-from faultline.analysis.kinds.signals import SignalClass, about_service, classify
+from faultline.analysis.kinds.signals import SignalClass, classify
 from faultline.analysis.metrics.shifts import COUNTER, LARGEST
 
 _SHARE_UNITS = frozenset({"ratio", "percent", "%"})

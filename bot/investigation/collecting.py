@@ -16,8 +16,8 @@ from typing import Any
 import polars as pl
 from pydantic import BaseModel
 
-from faultline.analysis.alert_signal.deriving import with_alerting_series
 from faultline.analysis.alert_signal.queried_series import with_queried_series
+from faultline.analysis.alert_signal.series import with_alerting_series
 from faultline.analysis.case.alert_place import place_in, place_of
 from faultline.analysis.case.folder import json_bytes, write_evidence, write_json
 from faultline.analysis.case.readable_rows import readable_rows

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from faultline.analysis.alert_signal.series import alerting_series
+from faultline.analysis.alert_signal.series import about_service, alerting_series
 from faultline.analysis.case.folder import Case
 from faultline.analysis.diagnosis import diagnose
 from faultline.analysis.kinds.finding_details import CallsIntoDetails
-from faultline.analysis.kinds.signals import SignalClass, WatchedSignal, about_service
+from faultline.analysis.kinds.signals import SignalClass, WatchedSignal
 from faultline.analysis.metrics.explained_share import measured
 from faultline.analysis.phrasing.clauses import statement
 from faultline.analysis.requests.topology import case_calls, read_topology
