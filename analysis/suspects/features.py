@@ -11,6 +11,7 @@ import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 
 import numpy as np
 
@@ -25,7 +26,7 @@ from faultline.analysis.kinds.finding_kinds import (
 )
 from faultline.analysis.kinds.signals import RESOURCES, SignalClass, parts_of
 from faultline.analysis.metrics.explained_share import FAILING
-from faultline.analysis.requests.topology import Topology
+from faultline.analysis.requests.topology import Topology, topology_of
 from faultline.analysis.suspects.accounting import SIZED, Accounts, Move, Moves, moves_of
 from faultline.analysis.suspects.call_graph import Reach, reach_of, with_observed_calls
 from faultline.analysis.suspects.deviations import (
@@ -43,6 +44,7 @@ from faultline.analysis.suspects.explanations import (
     alerting_service,
 )
 from faultline.analysis.suspects.places import Place, placed_share, places
+from faultline.analysis.suspects.presumed_calls import presumed_calls
 from faultline.analysis.suspects.victims import Loads
 from faultline.analysis.vocabulary import Finding
 from faultline.analysis.wording.phrases import rounded
@@ -157,6 +159,15 @@ class Observed:
     parts: Sequence[tuple[Deviation, float]] = ()
     """Series of parts of a service, such as its pods. The whole service's series is among
     `service_series`."""
+    presumed_calls: frozenset[tuple[str, str]] = frozenset()
+    """Calls that nobody recorded; the ranking alone follows them."""
+
+    @cached_property
+    def likely_graph(self) -> Topology:
+        """The graph with the presumed calls."""
+        if not self.presumed_calls:
+            return self.graph
+        return topology_of({*self.graph.edges, *self.presumed_calls})
 
     def agreement(self, service: str, signal: str | None) -> float:
         """How far a finding about this signal counts. What was not compared counts fully."""
@@ -254,17 +265,19 @@ def observe(case: Case, topology: Topology, findings: Sequence[Finding]) -> Obse
         weighed_lines.append((line, agreement * line.course.size / loud_lines))
     calls = [(d.service, peers[id(d)]) for d in series if id(d) in peers]
     graph = with_observed_calls(topology, calls, lines)
+    moves = moves_of(weighed.levels)
     return Observed(
         alerting=alerting,
         alert=alert,
         curve=curve,
         graph=graph,
+        presumed_calls=presumed_calls(graph, moves, findings, alerting),
         service_series=weighed.service_series,
         parts=weighed.parts,
         calls=weighed.calls,
         lines=weighed_lines,
         places=places([*weighed.service_series, *weighed.parts], graph),
-        moves=moves_of(weighed.levels),
+        moves=moves,
         services=frozenset(named),
         agreements=weighed.agreements,
     )
@@ -303,7 +316,7 @@ class SuspectFeatures:
     ) -> None:
         """`scores` are what the findings alone say of each suspect."""
         self._observation = observation
-        self._graph = observation.graph
+        self._graph = observation.likely_graph
         self._scores = scores
         # By service the largest weight of each class of signals.
         self._shown: dict[str, dict[SignalClass, float]] = defaultdict(lambda: defaultdict(float))

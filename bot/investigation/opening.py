@@ -73,7 +73,8 @@ async def open_investigation(context: WorkerContext, investigation: StoredInvest
     left_out = [c.name for c in candidates if c.name not in names]
     if left_out:
         sources_text += f"; not asked, for other places or services: {', '.join(left_out)}"
-    await context.say(investigation.id, "scope", f"{_windows(scope)}; asking {sources_text}")
+    span = f"{scope.incident.start:%Y-%m-%d %H:%M} to {scope.incident.end:%H:%M} UTC"
+    await context.say(investigation.id, "scope", f"{span}; asking {sources_text}")
     if runbooks is not None:
         await context.put(investigation.id, RUNBOOKS_FILE, json_bytes(runbooks))
         await context.say(investigation.id, "runbooks", runbooks_line(runbooks))
@@ -153,8 +154,3 @@ async def _with_callees(
     earlier = EarlierCalls(context.store.engine, investigation, alert, context.settings)
     before = await in_store(earlier.callees, alert.service)
     return with_callees(scope, [*now, *before])
-
-
-def _windows(scope: Scope) -> str:
-    start, end = scope.incident.start, scope.incident.end
-    return f"{start:%Y-%m-%d %H:%M} to {end:%H:%M} UTC"

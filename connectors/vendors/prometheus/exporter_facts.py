@@ -103,6 +103,16 @@ def _domain(host: str) -> str:
     return ".".join(labels[-3:] if is_national else labels[-2:])
 
 
+def owner_names(answers: Iterable[ExporterAnswer]) -> set[str]:
+    """The names of services, containers and stores that have series."""
+    return {
+        subject_of(series.metric, answer.selection.query)
+        for answer in answers
+        if answer.metric.owner in _NAMED_BY_OWNER
+        for series in answer.selection.series
+    }
+
+
 def fact_rows(
     troubles: Iterable[OwnerInTrouble],
     services: Collection[str],
