@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from faultline.analysis.changes.alternatives import no_change_reasons
-from faultline.analysis.changes.symptoms import failing_lines
+from faultline.analysis.changes.symptoms import failing_lines, failing_operations
 from faultline.analysis.vocabulary import Finding
-from tests.analysis.cases import logs, series, write_case
+from tests.analysis.cases import START, logs, series, spans, write_case
 
 EXPIRED = "tls: x509: certificate has expired"
 
@@ -34,6 +35,18 @@ def test_a_line_that_came_a_third_as_often_before_is_no_symptom(
     rows = logs("api", EXPIRED, range(1, 13), level="error")
     rows += logs("api", EXPIRED, [-5 * n - 1 for n in range(before)], level="error")
     assert bool(failing_lines(write_case(tmp_path, logs=rows))) is is_told
+
+
+def test_an_operation_that_fails_now_and_did_not_before_is_a_symptom(tmp_path: Path) -> None:
+    rows = spans(-20, 4, 10, 5, tag="before") + spans(2, 3, 10, 5, tag="now", status="ERROR")
+    symptoms = failing_operations(write_case(tmp_path, spans=rows))
+    assert [(line.service, line.text, line.n) for line in symptoms] == [
+        ("api", "list {id} failed", 3),
+        ("web", "GET / failed", 3),
+    ]
+    assert {line.first - START for line in symptoms} == {timedelta(minutes=2)}
+    before = spans(-20, 4, 10, 5, tag="before", status="ERROR")
+    assert failing_operations(write_case(tmp_path / "usual", spans=rows + before)) == []
 
 
 def demand(folder: Path, times: float, onset: float = 0) -> list[Finding]:

@@ -31,6 +31,8 @@ from faultline.analysis.kinds.finding_details import (
     LogLineDetails,
     MetricShiftDetails,
     TraceDetails,
+    change_finding,
+    changes_named,
 )
 from faultline.analysis.kinds.finding_kinds import FindingKind, declare, declared
 from faultline.analysis.metrics import series as gs
@@ -262,3 +264,23 @@ def test_only_what_a_line_has_is_written() -> None:
         "example": "a 1",
     }
     assert FindingDetails().written() == {}
+
+
+def test_a_change_is_looked_up_by_the_id_that_its_finding_names() -> None:
+    def about(identity: str, change: str) -> Finding:
+        return Finding(
+            id=identity,
+            kind="change_near",
+            subject="web",
+            strength=0.5,
+            sentence="?",
+            details={"change": change},
+        )
+
+    findings = [about("F1", ""), about("F2", "v1"), about("F3", "v2"), about("F4", "v2")]
+    findings.append(Finding(id="F5", kind="log_new", subject="web", strength=0.5, sentence="?"))
+    assert changes_named(findings) == {"v1", "v2"}
+    second = change_finding(findings, "v2")
+    assert second is not None
+    assert second.id == "F3"
+    assert change_finding(findings, "v3") is None
