@@ -18,13 +18,15 @@ from faultline.analysis.analyzers import (
     Analyzer,
     analyzers,
     cause_kinds,
+    fault_kind,
     fault_kinds,
     fault_of,
     finding_kind,
+    phrase_of,
 )
 from faultline.analysis.case.folder import Case, read_case, read_diagnosis, write_json
 from faultline.analysis.diagnosis import diagnose
-from faultline.analysis.kinds.fault_kinds import CauseKind, FaultKind
+from faultline.analysis.kinds.fault_kinds import OTHER, CauseKind, FaultKind
 from faultline.analysis.kinds.finding_details import (
     ChangeDetails,
     FindingDetails,
@@ -195,6 +197,16 @@ def test_a_fault_without_words_is_refused() -> None:
 def test_a_fault_of_its_own_name_is_a_cause_of_that_name() -> None:
     fault = FaultKind("lost_spans", weight=0.5, phrase="loses spans")
     assert fault.as_cause == CauseKind("lost_spans", "loses spans", "Look at {subject} first.")
+
+
+def test_a_fault_that_an_analyzer_declares_itself_is_looked_up_by_its_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fault = FaultKind("lost_spans", weight=0.5, phrase="loses spans")
+    monkeypatch.setattr("faultline.analysis.analyzers.fault_kinds", lambda: {fault.name: fault})
+    assert fault_kind("lost_spans") == fault
+    assert phrase_of("lost_spans") == "loses spans"
+    assert fault_kind("of nobody") == OTHER
 
 
 OLD: dict[str, JsonValue] = {
