@@ -91,6 +91,12 @@ class SparseNumbers:
     rows: Int32
     values: Float64
 
+    def dense(self, length: int, default: float) -> Float64:
+        """One value per row of the trace."""
+        column = np.full(length, default)
+        column[self.rows] = self.values
+        return column
+
     def at(self, rows: NDArray[np.integer], default: float) -> Float64:
         """The values at some rows."""
         return _at(self.rows, self.values, rows, default)
