@@ -25,7 +25,15 @@ from faultline.analysis.kinds.finding_kinds import (
 from faultline.analysis.kinds.signals import RESOURCES, SignalClass, parts_of
 from faultline.analysis.metrics.explained_share import FAILING
 from faultline.analysis.requests.topology import Topology
-from faultline.analysis.suspects.accounting import SIZED, Accounts, Move, Moves, moves_of
+from faultline.analysis.suspects.accounting import (
+    SIZED,
+    Accounts,
+    Move,
+    Moves,
+    carried_share,
+    moves_of,
+    traffic_of,
+)
 from faultline.analysis.suspects.call_graph import Reach, peer_of, reach_of, with_observed_calls
 from faultline.analysis.suspects.deviations import (
     NOT_SERVING,
@@ -49,6 +57,12 @@ from faultline.analysis.wording.phrases import rounded
 WAITING = frozenset({SignalClass.QUEUE, SignalClass.CONNECTIONS})
 LEAST_ALERT = 0.15
 """An alert hardly out of its noise is taken to be this bad, or every path would be a clear one."""
+SOLE_COMPLAINER = 0.4
+"""What a complaint of one caller counts where others that call the same do not complain: it speaks
+against its own side. Of 160 simulated systems five were won by it and none lost."""
+COMPLAINS, CONTENT = 0.3, 0.1
+"""The weight of a caller's series about its calls from which on it complains, and up to which it
+does not."""
 FALLS = -0.05
 """A worker that handles less than before by this logarithm is stuck, or starved."""
 
@@ -189,13 +203,22 @@ class _WeighedSeries:
 
 
 def _weighed(
-    series: Iterable[Deviation],
+    series: Sequence[Deviation],
     beside: Collection[int],
     loud: float,
+    alert: Deviation | None,
     curve: AlertCurve | None,
     findings: Iterable[Finding],
 ) -> _WeighedSeries:
     """The series by what they are about; those `beside` their whole (by `id`) are parts."""
+    sized = [
+        (deviation, _level_while_bad(deviation, curve))
+        for deviation in series
+        if deviation.signal_class in SIZED and peer_of(deviation.labels) is None
+    ]
+    level_by_id = {id(deviation): level for deviation, level in sized}
+    traffic = traffic_of((each, level) for each, level in sized if id(each) not in beside)
+    alert_now = level_by_id.get(id(alert)) if alert is not None else None
     finding_keys = {(finding.subject, finding.signal or "") for finding in findings}
     weighed = _WeighedSeries()
     for deviation in series:
@@ -204,6 +227,9 @@ def _weighed(
         compared = curve is not None and (deviation.size > 0 or key in finding_keys)
         # A series that stays within its noise explains nothing, so the costly comparison is spared.
         agreement = curve.agreement(deviation) if curve is not None and compared else 1.0
+        level = level_by_id.get(id(deviation))
+        if compared and alert is not None and alert_now is not None and level is not None:
+            agreement *= carried_share(deviation, level, alert, alert_now, traffic)
         weight = agreement * deviation.size / loud
         peer = peer_of(deviation.labels)
         # A caller's series about a callee does not say how the caller itself does.
@@ -218,7 +244,7 @@ def _weighed(
             weighed.agreements[key] = max(weighed.agreements.get(key, 0.0), agreement)
         if deviation.signal_class in SIZED:
             sure = agreement * min(1.0, deviation.size)
-            move = Move(deviation.before, _level_while_bad(deviation, curve), sure)
+            move = Move(deviation.before, level_by_id[id(deviation)], sure)
             weighed.levels.append((deviation, move))
     return weighed
 
@@ -235,7 +261,7 @@ def observe(case: Case, topology: Topology, findings: Sequence[Finding]) -> Obse
     wholes = [deviation for deviation in of_services if id(deviation) not in beside]
     alert = alerting_series(case.alert, alerting, wholes)
     curve = alert_curve(case, alert)
-    weighed = _weighed(series, beside, loudest(series), curve, findings)
+    weighed = _weighed(series, beside, loudest(series), alert, curve, findings)
     lines = error_lines(case, named)
     loud_lines = loudest([line.course for line in lines])
     weighed_lines = []
@@ -441,7 +467,18 @@ class SuspectFeatures:
             # A callee that it cannot reach itself explains why calls to it fail.
             on_call = self._on_calls[subject].get(callee, 0.0) / blame
             passed_on = max(passed_on, on_call, self._named_by(subject, callee))
-        return max(0.0, blame - shows) * (1.0 - min(1.0, passed_on))
+        in_vain = max(0.0, blame - shows) * (1.0 - min(1.0, passed_on))
+        return in_vain * SOLE_COMPLAINER if self._sole_complainer(subject) else in_vain
+
+    def _sole_complainer(self, subject: str) -> bool:
+        """Whether exactly one of several watched callers complains of the calls to it."""
+        views = [
+            self._on_calls[caller][subject]
+            for caller in self._graph.callers(subject)
+            if subject in self._on_calls[caller]
+        ]
+        complaining = sum(view >= COMPLAINS for view in views)
+        return len(views) > 1 and complaining == 1 and sum(view <= CONTENT for view in views) > 0
 
     def _share_of_class(self, subject: str, kind: SignalClass) -> float:
         """Beside the service that shows most of this class."""
