@@ -12,6 +12,7 @@ from faultline.analysis.case.windows import citing_matching_rows
 from faultline.analysis.changes.alternatives import no_change_reasons
 from faultline.analysis.changes.nearby import nearby_changes
 from faultline.analysis.logs.signature_findings import without_what_ranks_tell
+from faultline.analysis.metrics.alert_evaluation import alert_evaluation
 from faultline.analysis.metrics.alert_history import alert_history
 from faultline.analysis.metrics.explained_share import Measured, measured
 from faultline.analysis.metrics.recovery import alert_state
@@ -29,10 +30,11 @@ from faultline.analysis.ranking.ranking import rank_causes
 from faultline.analysis.ranking.verdicts import conclude
 from faultline.analysis.requests.topology import read_topology
 from faultline.analysis.states.facts import without_what_states_tell
+from faultline.analysis.suspects.alert_truth import alert_truth
 from faultline.analysis.suspects.call_graph import tied_to_calls
 from faultline.analysis.suspects.explanations import weigh_suspects, with_ranks
 from faultline.analysis.suspects.features import Observed, observe, with_agreement
-from faultline.analysis.suspects.outside_view import calls_into, place_contrasts
+from faultline.analysis.suspects.outside_view import calls_into, more_calls, place_contrasts
 from faultline.analysis.suspects.part_contrasts import part_contrasts
 from faultline.analysis.suspects.ranked import rank_suspects
 from faultline.analysis.suspects.suspect import Suspect, with_objects
@@ -68,11 +70,21 @@ def established(case: Case) -> Established:
     topology = with_objects(with_ranks(calls, facts, case.alert), facts)
     observed_observe = observe(case, topology, facts)
     facts = with_agreement(
-        [*facts, *calls_into(case, observed_observe), *place_contrasts(case, observed_observe)],
+        [
+            *facts,
+            *calls_into(case, observed_observe),
+            *more_calls(case, observed_observe),
+            *place_contrasts(case, observed_observe),
+        ],
         observed_observe,
     )
     facts += part_contrasts(
         [*observed_observe.service_series, *observed_observe.parts], case.evidence_ids("metrics")
+    )
+    facts += alert_truth(
+        case,
+        [deviation for deviation, _ in observed_observe.service_series],
+        observed_observe.graph,
     )
     facts = citing_matching_rows(facts, case)
     alert = case.alert.model_copy(update={"service": observed_observe.alerting})
@@ -101,7 +113,8 @@ def diagnose(case: Case) -> Diagnosis:
     impact = assess_impact(case, findings, topology, causes=causes)
     state = alert_state(case, findings)
     top = max((suspect.score for suspect in suspects), default=0.0)
-    conclusion = conclude(case, causes, findings, state, top, alert_gate(observation))
+    gate = alert_gate(observation, alert_evaluation(case))
+    conclusion = conclude(case, causes, findings, state, top, gate)
 
     if conclusion.verdict is Verdict.NO_ACTIVE_INCIDENT and has_no_past(case):
         # Nobody knows what is normal there.

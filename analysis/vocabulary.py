@@ -99,6 +99,10 @@ class Alert(Frozen):
     id: str = ""
     status: Literal["firing", "resolved"] = "firing"
     service: str | None = None
+    service_from: str | None = None
+    """What names the service, as an answer says it: "its label deployment"."""
+    host: str | None = None
+    """The machine that it is about or that its object runs on, without a port."""
     signal: str | None = None
     system: str | None = None
     severity: str | None = None
@@ -113,6 +117,10 @@ class Alert(Frozen):
     """What it watches, named or derived; None where nobody looked."""
     signal_source: SignalSource | None = None
     """Where `signal` comes from, where that is not the sender."""
+    no_data: bool = False
+    """Whether it fires because its rule got no data: then no threshold was crossed."""
+    notes: tuple[str, ...] = ()
+    """What is odd about the alert itself, a sentence each: a clock that is ahead."""
 
     @property
     def fingerprint(self) -> str:

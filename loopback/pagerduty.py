@@ -144,6 +144,7 @@ class LoopbackPagerDuty:
         services = [
             Route("/services", self._handler("services", self._services)),
             Route("/change_events", self._handler("all change_events", self._all_changes)),
+            Route("/oncalls", self._handler("oncalls", self._on_calls)),
         ]
         self.app = Starlette(
             routes=[
@@ -321,6 +322,9 @@ class LoopbackPagerDuty:
             if query in name.casefold():
                 matches.append({"id": service_id, "type": "service", "name": name, "summary": name})
         return 200, _paged("services", matches, request)
+
+    def _on_calls(self, request: Request, _: Json) -> tuple[int, Json]:
+        return 200, _paged("oncalls", [], request)
 
     def _notes(self, request: Request, _: Json) -> tuple[int, Json]:
         return 200, {"notes": [n.as_json() for n in self._find(request).notes]}

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
-
-import polars as pl
+from functools import lru_cache
 
 from faultline.analysis.alert_signal.datadog import read_datadog_query
 from faultline.analysis.alert_signal.promql import read_logql, read_promql
@@ -24,12 +23,13 @@ from faultline.analysis.alert_signal.rule_texts import (
     window_in,
     without_threshold,
 )
-from faultline.analysis.alert_signal.series import (
-    alerting_series,
-    in_unit,
+from faultline.analysis.alert_signal.subjects import (
+    Naming,
     keeps_service,
+    kubernetes_object,
     literal_service,
     naming_label,
+    namings,
     place_in,
     service_in,
 )
@@ -59,6 +59,8 @@ _UNITS = (
     ("%", re.compile(r"_(percent|percentage|pct)_")),
     ("ratio", re.compile(r"_ratio_")),
 )
+_COMPLEMENT = re.compile(r"(?<![\w.])(?:1|100)(?:\.0*)?\s*-")
+_TIMES_100 = re.compile(r"\*\s*100\b|(?<![\w.])100(?:\.0*)?\s*\*")
 _UP = re.compile(r"(?:^|[_:.])up$")
 _COUNTING = frozenset({"rate", "irate", "increase", "delta"})
 _COUNTED = re.compile(r"_(total|count|requests?|calls|queries)_")
@@ -67,8 +69,11 @@ _SUCCESS = re.compile(r"_(success\w*|ok|2xx|availability|available)_")
 
 def watched_signal(alert: Alert) -> WatchedSignal:
     """What the alert watches. Never fails: what nothing tells is left open."""
-    reading = _read(alert.query) if alert.query is not None else None
-    if alert.query is not None and reading is not None:
+    reading = reading_of(alert.query)
+    if alert.no_data:
+        # Its rule could not be evaluated, so no signal crossed anything.
+        watched = WatchedSignal()
+    elif alert.query is not None and reading is not None:
         watched = _from_query(alert, alert.query, reading)
     else:
         watched = _from_texts(alert)
@@ -76,20 +81,31 @@ def watched_signal(alert: Alert) -> WatchedSignal:
     for selection in reading.measured if reading is not None else ():
         for label, value in selection.equal.items():
             selectors.setdefault(label, value)
-    return watched.model_copy(update={"place": place_in(alert.labels, selectors)})
+    in_text = kubernetes_object(f"{alert.title}\n{alert.summary or ''}")
+    named_place = {"namespace": in_text.namespace} if in_text is not None else {}
+    place = place_in(alert.labels, selectors, named_place)
+    return watched.model_copy(update={"place": place})
 
 
-def _read(query: AlertQuery) -> QueryReading | None:
-    if query.language == "promql":
-        return read_promql(query.text)
-    if query.language == "logql":
-        return read_logql(query.text)
-    if query.language == "datadog":
-        return read_datadog_query(query.text)
-    # A metric, a statistic and a threshold, as CloudWatch has them.
+def reading_of(query: AlertQuery | None) -> QueryReading | None:
+    """The query taken apart; None where there is none, or it cannot be read."""
+    if query is None:
+        return None
+    reader = _READERS.get(query.language)
+    if reader is not None:
+        return reader(query.text)
+    # A metric, a statistic and a threshold, as CloudWatch has them, or an expression of metrics.
     statistic = query.statistic or ""
+    names: tuple[str, ...] = (query.text,)
+    below = ""
+    if query.metrics:
+        above, _, below = query.text.partition("/")
+        names = tuple(name for name in query.metrics if name in above) or query.metrics
     return QueryReading(
-        measured=(MetricSelection(query.text, query.dimensions),),
+        measured=tuple(MetricSelection(name, query.dimensions) for name in names),
+        divisors=tuple(MetricSelection(name) for name in query.metrics if name in below),
+        complement=bool(query.metrics) and _COMPLEMENT.search(query.text) is not None,
+        percent=bool(query.metrics) and _TIMES_100.search(query.text) is not None,
         quantile=quantile_in(statistic),
         grouped=tuple(query.dimensions),
         comparison=query.comparison,
@@ -119,7 +135,7 @@ def _from_query(alert: Alert, query: AlertQuery, reading: QueryReading) -> Watch
         keeps_labels=keeps_service(reading),
         comparison=query.comparison or reading.comparison,
         threshold=reading.threshold,
-        unit=_unit(metric, reading),
+        unit=query.unit or _unit(metric, reading),
         window_s=reading.window_s or query.window_s,
         holds_for_s=query.holds_for_s,
     )
@@ -250,11 +266,27 @@ def _unit(metric: str, reading: QueryReading) -> str | None:
     return None
 
 
+# A group of thousands of alerts has few rules.
+_READERS: Mapping[str, Callable[[str], QueryReading | None]] = {
+    "promql": lru_cache(maxsize=256)(read_promql),
+    "logql": lru_cache(maxsize=256)(read_logql),
+    "datadog": lru_cache(maxsize=256)(read_datadog_query),
+}
+
+
 def service_of(watched: WatchedSignal, labels: Mapping[str, str]) -> str | None:
     """Whose signal it is: by the labels of the alert that fired, else by the rule's selectors."""
     if watched.service_label and labels.get(watched.service_label):
         return service_in(labels, watched.service_label)
     return watched.service or service_in(labels, None)
+
+
+def alert_namings(alert: Alert) -> Iterator[Naming]:
+    """Who the alert may be about by its labels, its rule and its text, the best evidence first."""
+    text = f"{alert.title}\n{alert.summary or ''}"
+    # Dimensions name resources, which the catalogue knows; selectors name services.
+    of_dimensions = alert.query is not None and alert.query.language == "metric"
+    return namings(alert.labels, None if of_dimensions else reading_of(alert.query), text)
 
 
 # The alert with what it watches: its rule's query, service and threshold, wherever they stand.
@@ -279,7 +311,13 @@ def with_watched_signal(alert: Alert, catalogue: Collection[str] = ()) -> Alert:
     watched = watched_signal(alert)
     update: dict[str, object] = {"watches": watched}
     if alert.service not in catalogue and _is_doubtful(alert):
-        update["service"] = service_of(watched, alert.labels) or alert.service
+        candidates = list(alert_namings(alert))
+        catalogued = (naming for naming in candidates if naming.service in catalogue)
+        naming = next(catalogued, candidates[0] if candidates else None)
+        if naming is not None:
+            update |= {"service": naming.service, "service_from": naming.source}
+        elif is_exporter(alert.service or ""):
+            update |= {"service": None, "service_from": None}
     if alert.signal and alert.signal_source is None:
         update["signal_source"] = SignalSource.NAMED
     return alert.model_copy(update=update)
@@ -293,7 +331,7 @@ def _is_doubtful(alert: Alert) -> bool:
     """
     if alert.service is None or is_exporter(alert.service):
         return True
-    return alert.source == "pagerduty" and alert.query is not None
+    return alert.source == "pagerduty"
 
 
 def with_query(alert: Alert) -> Alert:
@@ -330,18 +368,3 @@ def _new(labels: Mapping[str, str]) -> dict[str, str]:
     return {
         name: value for name, value in labels.items() if name not in ("fingerprint", "incident_key")
     }
-
-
-def with_alerting_series(alert: Alert, metrics: pl.DataFrame) -> Alert:
-    """The alert with the name of its signal among the metrics that were collected, where it names
-    none itself, and with the rule's threshold in that series' unit."""
-    watched = alert.watches
-    if watched is None or alert.service is None or alert.signal is not None:
-        return alert
-    series = alerting_series(metrics, alert.service, watched, alert.title)
-    if series is None:
-        return alert
-    update: dict[str, object] = {"signal": series.signal, "signal_source": watched.source}
-    if alert.threshold is None and watched.threshold is not None:
-        update["threshold"] = in_unit(watched, series)
-    return alert.model_copy(update=update)

@@ -21,7 +21,7 @@ parser's time grows with the square of the operators."""
 COMPARISONS: dict[str, Comparison] = {
     ">": ">", ">=": ">=", "<": "<", "<=": "<=", "==": "==", "!=": "!=",
 }  # fmt: skip
-_MIRRORED: dict[Comparison, Comparison] = {">": "<", ">=": "<=", "<": ">", "<=": ">="}
+MIRRORED: dict[Comparison, Comparison] = {">": "<", ">=": "<=", "<": ">", "<=": ">="}
 _KEEPING = frozenset({"topk", "bottomk", "limitk", "limit_ratio"})
 """Aggregations that choose series and keep their labels."""
 _AFTER_SELECTOR = re.compile(r"(\{[^{}]*\})([^\[\]{}]*)(?=\[)")
@@ -33,7 +33,7 @@ _BAD_ESCAPE = re.compile(r'\\(?![abfnrtv\\"\'0-7xuU])')
 
 def read_promql(text: str) -> QueryReading | None:
     """The rule taken apart; None for what is no PromQL, or too long or too deep."""
-    tree = _parsed(text)
+    tree = parsed(text)
     if tree is None:
         return None
     try:
@@ -43,10 +43,10 @@ def read_promql(text: str) -> QueryReading | None:
         left, right = comparison.lhs, comparison.rhs
         operator = COMPARISONS[str(comparison.op)]
         # Rules may put the number first, as in `0.9 > up`: turn the comparison round.
-        if _constant(left) is not None and _constant(right) is None:
+        if constant_of(left) is not None and constant_of(right) is None:
             left, right = right, left
-            operator = _MIRRORED.get(operator, operator)
-        bounds = QueryReading(comparison=operator, threshold=_constant(right))
+            operator = MIRRORED.get(operator, operator)
+        bounds = QueryReading(comparison=operator, threshold=constant_of(right))
         reading = _measured(left, bounds)
         other = _Collected.of(right)
         # A limit that is itself measured divides, as "used > 0.8 * limit" means a share of it.
@@ -77,7 +77,8 @@ def read_logql(text: str) -> QueryReading | None:
     return replace(reading, measured=tuple(measured))
 
 
-def _parsed(text: str) -> pql.Expr | None:
+def parsed(text: str) -> pql.Expr | None:
+    """The tree of an expression; None for what is no PromQL, or too long or too deep."""
     if len(text) > LONGEST:
         return None
     # Rules hold escapes such as `\.` that the parser refuses: try again with them doubled.
@@ -116,18 +117,18 @@ def _children(node: pql.Expr) -> Sequence[pql.Expr]:
     return ()
 
 
-def _constant(node: pql.Expr) -> float | None:
+def constant_of(node: pql.Expr) -> float | None:
     """The value of an expression of numbers alone."""
     if isinstance(node, pql.NumberLiteral):
         return node.val
     if isinstance(node, pql.ParenExpr):
-        return _constant(node.expr)
+        return constant_of(node.expr)
     if isinstance(node, pql.UnaryExpr):
-        value = _constant(node.expr)
+        value = constant_of(node.expr)
         return None if value is None else -value
     if not isinstance(node, pql.BinaryExpr):
         return None
-    left, right = _constant(node.lhs), _constant(node.rhs)
+    left, right = constant_of(node.lhs), constant_of(node.rhs)
     if left is None or right is None:
         return None
     return _computed(str(node.op), left, right)
@@ -191,7 +192,7 @@ class _Collected:
         name = node.func.name
         self.functions.add(name)
         if name in ("histogram_quantile", "quantile_over_time") and self.quantile is None:
-            self.quantile = _constant(node.args[0])
+            self.quantile = constant_of(node.args[0])
         for argument in node.args:
             self.visit(argument, divides=divides)
 

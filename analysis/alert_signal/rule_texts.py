@@ -240,10 +240,13 @@ _CODES = re.compile(
 )
 """How rules write all HTTP statuses of one kind: `5..`, `5.*`, `5[0-9]{2}`."""
 _EXPORTERS = re.compile(
-    r"(?i)^(kube-?state-?metrics|kubelet|c?advisor|node([-_ ]?exporter)?|.*[-_]exporter"
-    r"|kubernetes-(pods|nodes|cadvisor|service-endpoints)|blackbox.*|integrations/(unix|node_exporter"
-    r"|kubernetes/.*)|federate|pushgateway|otel-collector|ksm)$"
+    r"(?i)^(?:.*[-_/])?(kube-?state-?metrics|ksm|kubelet|cadvisor|pushgateway|blackbox|snmp"
+    r"|node[-_ ]?exporter|(?:otel|opentelemetry)[-_]?collector)$"
+    r"|^(advisor|node|.*[-_]exporter|blackbox.*|federate|grafana-(agent|alloy)(-.*)?|longhorn-.*"
+    r"|kubernetes-(pods|nodes|cadvisor|service-endpoints)"
+    r"|integrations/(unix|node_exporter|kubernetes/.*))$"
 )
+"""With what a Helm release puts before them."""
 _PATTERN = re.compile(r"[\[\](){}|*+?^$\\]|\.[*+?]")
 
 

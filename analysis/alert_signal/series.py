@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import polars as pl
 
-from faultline.analysis.alert_signal.rule_texts import QueryReading, is_exporter, normalized
-from faultline.analysis.kinds.signals import SignalClass, WatchedSignal, classify
+from faultline.analysis.alert_signal.rule_texts import normalized
+from faultline.analysis.kinds.signals import PEER, SignalClass, WatchedSignal, classify
+from faultline.analysis.vocabulary import Alert
 
 _QUANTILE = re.compile(r"_p?(50|75|90|95|99|999)_")
 USUAL_QUANTILE = 0.99
@@ -43,7 +44,10 @@ def alerting_series(
     class that fits best; None where there is none."""
     if not metrics.height:
         return None
-    rows = metrics.filter(pl.col("service") == service).select("signal", "unit")
+    rows = metrics.filter(pl.col("service") == service)
+    if "labels" in rows.columns:
+        rows = rows.filter(about_service())
+    rows = rows.select("signal", "unit")
     series: list[AlertingSeries] = []
     for signal, unit in rows.unique(subset="signal").sort("signal").iter_rows():
         series.append(AlertingSeries(signal, unit))
@@ -99,108 +103,21 @@ def in_unit(watched: WatchedSignal, series: AlertingSeries) -> float | None:
     return None if factor is None else watched.threshold * factor
 
 
-# Whose signal an alert watches and where: by the rule's selectors and the alert's labels.
-
-SERVICE_LABELS = (
-    "service", "service_name", "app", "app_kubernetes_io_name", "destination_service_name",
-    "destination_workload", "deployment", "statefulset", "daemonset", "kube_deployment",
-    "kube_stateful_set", "kube_daemon_set", "kube_service", "workload", "ServiceName", "Service",
-    "service.name", "container", "container_name", "consumergroup", "consumer_group", "queue",
-    "topic", "job", "job_name", "cronjob", "FunctionName", "functionname", "TargetGroup",
-    "LoadBalancer", "LoadBalancerName", "QueueName", "queuename", "DBInstanceIdentifier",
-    "dbinstanceidentifier", "DBClusterIdentifier", "dbclusteridentifier", "ClusterIdentifier",
-    "clusteridentifier", "CacheClusterId", "cacheclusterid", "DomainName", "TableName",
-    "StreamName", "TopicName", "ApiName", "ApiId", "NatGatewayId", "FileSystemId",
-    "Service Name", "DistributionId", "BucketName", "AutoScalingGroupName", "ClusterName",
-    "database_id", "pod", "pod_name",
-)  # fmt: skip
-"""Labels and dimensions that name a service or the resource that stands for one, the most telling
-first."""
-PLACE_LABELS = (
-    "cluster", "cluster_name", "kube_cluster_name", "k8s_cluster_name", "region", "aws_region",
-    "zone", "availability_zone", "availability-zone", "az", "datacenter", "dc", "site", "env",
-    "environment", "deployment_environment_name", "namespace", "kube_namespace",
-    "kubernetes_namespace", "node", "host", "hostname", "instance", "pod", "pod_name",
-    "container", "version", "tenant", "tenant_id", "shard", "InstanceId", "aws_account",
-)  # fmt: skip
-"""Labels that say where: an alert that fixes one is about that place alone."""
-_SERVICE_RANK = {label: rank for rank, label in enumerate(SERVICE_LABELS)}
-_KUBERNETES_OBJECT = re.compile(
-    r"kube_(deployment|statefulset|daemonset|poddisruptionbudget|horizontalpodautoscaler|cronjob"
-    r"|persistentvolumeclaim|ingress|service|hpa)_"
-)
-_KUBERNETES_HOST = re.compile(r"kube_(node|namespace|resourcequota|persistentvolume)_|node_")
-_POD_SUFFIX = re.compile(r"(?:-[a-f0-9]{6,10})?-[a-z0-9]{5}$|-\d{1,3}$")
+def with_alerting_series(alert: Alert, metrics: pl.DataFrame) -> Alert:
+    """The alert with the name of its signal among the metrics that were collected, where it names
+    none itself, and with the rule's threshold in that series' unit."""
+    watched = alert.watches
+    if watched is None or alert.service is None or alert.signal is not None:
+        return alert
+    series = alerting_series(metrics, alert.service, watched, alert.title)
+    if series is None:
+        return alert
+    update: dict[str, object] = {"signal": series.signal, "signal_source": watched.source}
+    if alert.threshold is None and watched.threshold is not None:
+        update["threshold"] = in_unit(watched, series)
+    return alert.model_copy(update=update)
 
 
-def literal_service(reading: QueryReading) -> str | None:
-    """The service that the rule's selectors name; the name of an exporter is nobody's."""
-    top: tuple[int, str] | None = None
-    for selection in reading.measured:
-        for label, value in selection.equal.items():
-            rank = _SERVICE_RANK.get(label)
-            if rank is None or is_exporter(value):
-                continue
-            if top is None or rank < top[0]:
-                top = rank, value
-    return top[1] if top else None
-
-
-def naming_label(reading: QueryReading) -> str | None:
-    """The label that names the service once the alert fires; None where no label stands out."""
-    if reading.grouped is not None:
-        return first_naming(reading.grouped)
-    for selection in reading.measured:
-        match = _KUBERNETES_OBJECT.match(selection.metric)
-        if match:
-            return match[1]
-        if selection.metric.startswith("kube_pod_container"):
-            return "container"
-    return None
-
-
-def keeps_service(reading: QueryReading) -> bool:
-    """Whether an alert carries the series' own labels, and they are not those of an exporter."""
-    if reading.grouped is not None:
-        return False
-    for selection in reading.measured:
-        about_hosts = _KUBERNETES_HOST.match(selection.metric) is not None
-        # Such exporters measure others, so the labels of their series name the exporter.
-        if about_hosts and (
-            selection.metric.startswith("kube_") or is_exporter(selection.equal.get("job", ""))
-        ):
-            return False
-    return True
-
-
-def first_naming(labels: Iterable[str]) -> str | None:
-    """The most telling of the labels that name a service."""
-    ranked_labels = [label for label in labels if label in _SERVICE_RANK]
-    return min(ranked_labels, key=_SERVICE_RANK.__getitem__, default=None)
-
-
-def service_in(labels: Mapping[str, str], preferred: str | None) -> str | None:
-    """The service that the labels of a firing alert name."""
-    if preferred and labels.get(preferred):
-        return _workload(preferred, labels[preferred])
-    named = {label for label, value in labels.items() if value and not is_exporter(value)}
-    label = first_naming(named)
-    return _workload(label, labels[label]) if label else None
-
-
-def place_in(*sources: Mapping[str, str]) -> dict[str, str]:
-    """Where the alert is, by labels and selectors; the first source counts most."""
-    place: dict[str, str] = {}
-    for labels in sources:
-        for label in PLACE_LABELS:
-            if labels.get(label):
-                place.setdefault(label, labels[label])
-    return place
-
-
-def _workload(label: str, value: str) -> str:
-    """A pod's name without what Kubernetes appends to that of its Deployment or StatefulSet."""
-    if label not in ("pod", "pod_name"):
-        return value
-    # Keep a name that consists of such a suffix alone.
-    return _POD_SUFFIX.sub("", value) or value
+def about_service() -> pl.Expr:
+    """Which rows of a table with `labels` are about the service itself, and not about its calls."""
+    return pl.col("labels").fill_null("").str.contains(f'"{PEER}":', literal=True).not_()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from faultline.analysis.kinds.place_names import PLACE_LABELS
+from faultline.analysis.kinds.place_names import NAMESPACE_LABELS, PLACE_LABELS
 from faultline.analysis.vocabulary import Alert
 
 
@@ -19,6 +19,14 @@ def place_of(alert: Alert) -> dict[str, str]:
     if alert.watches is not None:
         labels |= alert.watches.place
     return place_in(labels)
+
+
+def namespace_of(alert: Alert) -> str:
+    """The namespace that the alert's labels or its rule fix; "" without one."""
+    labels = dict(alert.labels)
+    if alert.watches is not None:
+        labels |= alert.watches.place
+    return next((labels[label] for label in NAMESPACE_LABELS if labels.get(label)), "")
 
 
 def place_in(attributes: Mapping[str, str]) -> dict[str, str]:
@@ -37,7 +45,7 @@ def place_labels(place: Mapping[str, str], source_labels: Iterable[str]) -> dict
     there = frozenset(source_labels)
     values_by_label = {}
     for kind, value in place.items():
-        for label in PLACE_LABELS[kind]:
+        for label in PLACE_LABELS.get(kind, ()):
             if label in there:
                 values_by_label[label] = value
                 break

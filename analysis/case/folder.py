@@ -109,6 +109,11 @@ class Case:
         return self._read("states").rows
 
     @cached_property
+    def alert_query(self) -> pl.DataFrame:
+        """time, series, is_true; value, comparison, threshold, unit."""
+        return self._read("alert_query").rows
+
+    @cached_property
     def derived(self) -> dict[str, Any]:
         """What one analyzer made of the tables and another can use as well, by the maker's name."""
         return {}

@@ -122,12 +122,20 @@ SPANS = TableSchema(
 CHANGES = TableSchema(
     "changes",
     {"time": TIME, "service": _S, "kind": _S, "id": _S, "title": _S},
-    {"author": _S, "link": _S, "files": _S, "diff": _S},
+    {
+        "author": _S,
+        "link": _S,
+        "files": _S,
+        "diff": _S,
+        "before": _S,
+        "after": _S,
+        "restored_by": _S,
+    },
 )
 TOPOLOGY = TableSchema(
     "topology",
     {"caller": _S, "callee": _S},
-    {"source": _S, "last_seen": TIME, "learned_in": _S},
+    {"source": _S, "last_seen": TIME, "learned_in": _S, "certainty": _F},
 )
 MONITORS = TableSchema(
     "monitors", {"monitor": _S, "service": _S, "state": _S, "since": TIME}, {"link": _S}
@@ -146,11 +154,20 @@ STATES = TableSchema(
         "since": TIME,
         "query": _S,
         "link": _S,
+        "restored_by": _S,
     },
 )
 
+ALERT_QUERY = TableSchema(
+    "alert_query",
+    {"time": TIME, "series": _S, "is_true": _F},
+    {"value": _F, "comparison": _S, "threshold": _F, "unit": _S},
+)
+"""What the alert's own query gave. `series` are its labels as JSON, `is_true` is 1 while the rule's
+condition holds. `value` is what it measures, with comparison and threshold where they are known."""
+
 SCHEMAS: dict[str, TableSchema] = {
-    s.name: s for s in (METRICS, LOGS, SPANS, CHANGES, TOPOLOGY, MONITORS, STATES)
+    s.name: s for s in (METRICS, LOGS, SPANS, CHANGES, TOPOLOGY, MONITORS, STATES, ALERT_QUERY)
 }
 
 ROWS = {
@@ -161,6 +178,7 @@ ROWS = {
     "topology": "calls",
     "monitors": "monitor states",
     "states": "facts about objects",
+    "alert_query": "points of the alert's query",
 }
 """What a row of each table is called."""
 

@@ -13,6 +13,7 @@ import polars as pl
 
 from faultline.analysis.case.folder import Case
 from faultline.analysis.changes.text import ChangeText, read_change_text, touches
+from faultline.analysis.changes.versions import UNKNOWN, Step, step_in
 from faultline.analysis.wording.phrases import plain
 
 RIDES_FOR = timedelta(hours=24)
@@ -49,6 +50,9 @@ class Shipped:
     rides: bool = False
     """It is taken to have travelled with a deploy that does not name it, and it names no
     service."""
+    step: Step = UNKNOWN
+    restored_by: str = ""
+    """What writes the new state back where somebody undoes it by hand."""
 
     @property
     def label(self) -> str:
@@ -156,16 +160,20 @@ def _began_at(change: Shipped, value: str) -> bool:
 
 def _shipped(row: dict[str, object], text: dict[str, object]) -> Shipped:
     title = str(text["title"] or row["title"] or "")
-    time = row["time"]
+    time, kind = row["time"], str(row["kind"])
     assert isinstance(time, datetime)
+    step = Step(_text(row["before"]) or "", _text(row["after"]) or "")
     return Shipped(
         id=str(row["id"]),
-        kind=str(row["kind"]),
+        kind=kind,
         service=_text(row["service"]),
         time=time,
         text=read_change_text(title, _text(text["files"]), _text(text["diff"])),
         link=_text(row["link"]),
         author=_text(row["author"]) or "",
+        # Sources that have no fields for it, and older case folders, say it in the title.
+        step=step if any(step) else step_in(kind, title),
+        restored_by=_text(row["restored_by"]) or "",
     )
 
 

@@ -12,6 +12,8 @@ EvidenceKind = Literal[
     "states",
     "traces",
     "alert",
+    "alert_query",
     "external",
 ]
-"""`external` is what a tool outside answered: read by people and models, weighed by nothing."""
+"""`alert_query` is what the alert's own query gave, over the incident and earlier days. `external`
+is what a tool outside answered: read by people and models, weighed by nothing."""

@@ -340,7 +340,7 @@ FAN_OUT = FaultKind(
     "the onset.",
     cause=SLOW_CODE,
     inherent=True,
-    tables=("spans",),
+    tables=("spans", "metrics"),
 )
 LOG_ERRORS = FaultKind(
     "log_errors",

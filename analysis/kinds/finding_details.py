@@ -126,6 +126,11 @@ class CallsIntoDetails(_Closed):
     """The worst first."""
     lines: int = 0
     """Failing lines of the incident that name it."""
+    unit: str | None = None
+    """Of the levels that its worst caller measures, where it measures any."""
+    is_calm_itself: bool = False
+    """Whether it measures the same itself, and sees nothing of what its callers see: the trouble
+    lies between them."""
 
 
 class PlaceDetails(_Closed):
@@ -276,6 +281,10 @@ class StateFactDetails(_Closed):
     """What is wrong with the first of them, as the connector has it."""
     expected: str = ""
     """What was to be there instead."""
+    restored_by: str | None = None
+    """What writes the state back where somebody undoes it by hand."""
+    is_history: bool = False
+    """Whether it was so before the baseline began: then it is no mechanism of what is new."""
     explained_by: str | None = None
     """The subject of the fact that brought this one about, if one did."""
     called_as: tuple[str, ...] = ()
@@ -304,6 +313,10 @@ class AlertHistoryDetails(_Closed):
     usual_minutes: float | None = None
     runs: int | None = None
     others_of_service: int | None = None
+    days_felt: int | None = None
+    """On how many of the days on which the alert's query was true users noticed."""
+    place: dict[str, str] = Field(default_factory=dict)
+    """Namespace, version, zone and the like of all series for which the alert's query is true."""
 
 
 class ChangeDetails(_Closed):
@@ -316,6 +329,11 @@ class ChangeDetails(_Closed):
     concerns: str | None = None
     """The suspect that the change was held against."""
     link: str | None = None
+    before: str | None = None
+    """The version, the replicas or the value that it replaced."""
+    after: str | None = None
+    restored_by: str | None = None
+    """What writes the new state back where somebody undoes it by hand."""
     reason: str | None = None
     """Why it was ruled out."""
     bears_on: str | None = None

@@ -175,10 +175,10 @@ ERROR_ORIGIN = FindingKind(
 )
 FAN_OUT = FindingKind(
     "fan_out",
-    how="Calls of one operation per visit, against the baseline",
+    how="Calls of one operation per visit, or of one service per request, against the baseline",
     faults=(fault.FAN_OUT,),
     details=CallPatternDetails,
-    tables=("spans",),
+    tables=("spans", "metrics"),
 )
 RETRIES = FindingKind(
     "retries",
@@ -288,6 +288,40 @@ ALERT_IN_RANGE = FindingKind(
     how="The alerting signal's level in the window against the range of its quiet past",
     details=AlertHistoryDetails,
     tables=("metrics",),
+    always_listed=True,
+)
+ALERT_TRUE = FindingKind(
+    "alert_true",
+    how="The alert's own query, evaluated over the incident and the same hours of earlier days",
+    details=AlertHistoryDetails,
+    tables=("alert_query",),
+    label="alert's query true",
+    always_listed=True,
+)
+ALERT_NOT_TRUE = FindingKind(
+    "alert_not_true",
+    how="The alert's own query, evaluated over the incident, held at no time",
+    details=AlertHistoryDetails,
+    tables=("alert_query",),
+    label="alert's query not true",
+    always_listed=True,
+)
+ALERT_OFTEN_TRUE = FindingKind(
+    "alert_often_true",
+    how="On how many of the last seven days the alert's own query held at the same hours, as far "
+    "and as long",
+    details=AlertHistoryDetails,
+    tables=("alert_query",),
+    label="alert's query often true",
+    explains_alert=True,
+    always_listed=True,
+)
+ALERT_QUERY_GONE = FindingKind(
+    "alert_query_gone",
+    how="What the alert's own query measures had data before, and has none now",
+    details=AlertHistoryDetails,
+    tables=("alert_query",),
+    label="alert's series gone",
     always_listed=True,
 )
 SIGNAL_STOPPED = FindingKind(
@@ -470,6 +504,10 @@ BUILT_IN: tuple[FindingKind, ...] = (
     ALERT_FLAPPING,
     THRESHOLD_IN_NORMAL_RANGE,
     USUAL_MOVE,
+    ALERT_TRUE,
+    ALERT_NOT_TRUE,
+    ALERT_OFTEN_TRUE,
+    ALERT_QUERY_GONE,
     ALERT_IN_RANGE,
     SIGNAL_STOPPED,
     SIGNAL_RECOVERED,

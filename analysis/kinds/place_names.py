@@ -27,6 +27,17 @@ PLACE_LABELS: Mapping[str, tuple[str, ...]] = {
 }
 """Labels by what they say: Prometheus and Kubernetes, Datadog's unified tagging, OpenTelemetry."""
 
+NAMESPACE_LABELS = (
+    "namespace",
+    "exported_namespace",
+    "kube_namespace",
+    "kubernetes_namespace",
+    "k8s_namespace_name",
+    "k8s.namespace.name",
+)
+"""What vendors call a namespace of Kubernetes. It is apart from the places above: what a service
+calls may be in another namespace, and not in another environment."""
+
 
 def same_place_labels(label: str) -> tuple[str, ...]:
     """The labels that say the same as this one, itself included."""

@@ -172,6 +172,10 @@ class AlertQuery(BaseModel):
     holds_for_s: float | None = None
     """How long the condition must hold before the alert fires."""
     dimensions: Mapping[str, str] = Field(default_factory=dict)
+    metrics: tuple[str, ...] = ()
+    """Of language "metric": the metrics that `text` computes with, where it is an expression."""
+    unit: str | None = None
+    """The unit of the threshold, where the vendor's documentation says it."""
 
 
 class WatchedSignal(BaseModel):
@@ -245,3 +249,7 @@ def parts_of(labels: Mapping[str, str]) -> dict[str, str]:
         if value is not None:
             values_by_kind[kind] = value
     return values_by_kind
+
+
+PEER = "peer"
+"""The label in which the rows of a caller's calls name the callee, once it is known by name."""

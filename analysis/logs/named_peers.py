@@ -7,6 +7,11 @@ call them.
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
+
+import polars as pl
+
+from faultline.analysis.case.addresses import AddressBook
 
 _NAME = r"[A-Za-z][A-Za-z0-9]*(?:[._-][A-Za-z0-9]+)*"
 _URL = re.compile(rf"\b[a-z][a-z0-9+]{{1,15}}://(?:[^\s/@]*@)?({_NAME})", re.IGNORECASE)
@@ -34,6 +39,14 @@ upstream was were which with
 NO_NAMES = frozenset(_ENGLISH.split())
 """Words that stand where a name could, and are none."""
 MAX_NAMES = 3
+ENOUGH_LINES = 3
+"""Fewer failing lines that give an address are an accident, as in `changes.alternative_lines`."""
+MOST_ADDRESSED = 5_000
+"""More lines are sampled evenly: each of them says who calls whom."""
+MAX_TEXT = 400
+MAX_LINES = 200_000
+"""More failing lines than these are sampled evenly: their share in time is what counts."""
+FAILING = ("error", "critical", "fatal", "err", "severe", "emergency", "alert", "panic")
 
 
 def named_peers(text: str) -> tuple[str, ...]:
@@ -56,3 +69,42 @@ def _is_name(word: str) -> bool:
     """Whether it is made like the name of a host or a service."""
     has_parts = any(sign in word for sign in "-_.")
     return has_parts or any(letter.isdigit() for letter in word)
+
+
+def failing_rows(logs: pl.DataFrame) -> pl.DataFrame:
+    """time (s), service and text of the lines that say they fail."""
+    level = pl.col("level").str.to_lowercase()
+    rows = logs.filter(level.is_in(list(FAILING)), pl.col("service").is_not_null()).select(
+        pl.col("time").dt.epoch("us") / 1e6,
+        "service",
+        pl.col("message").fill_null("").str.slice(0, MAX_TEXT),
+    )
+    if rows.height > MAX_LINES:
+        rows = rows.gather_every(rows.height // MAX_LINES + 1)
+    return rows
+
+
+def addressed_calls(logs: pl.DataFrame, book: AddressBook) -> dict[tuple[str, str], datetime]:
+    """Writer and callee of the calls to addresses that failing lines give, in a URL or before a
+    port, with the time of the last line."""
+    rows = failing_rows(logs)
+    if rows.height > MOST_ADDRESSED:
+        rows = rows.gather_every(rows.height // MOST_ADDRESSED + 1)
+    callees: dict[str, list[str]] = {}
+    times: dict[tuple[str, str], list[float]] = {}
+    for seconds, writer, text in rows.iter_rows():
+        # Lines repeat, so look for addresses once for each text.
+        if text not in callees:
+            hosts = (host for pattern in (_URL, _ADDRESS) for host in pattern.findall(text))
+            named = {book.service_at(host) for host in hosts if not _FILE.search(host.lower())}
+            # `status:500` looks like an address too.
+            callees[text] = [
+                name for name in named if name and (name in book.services or "." in name)
+            ]
+        for callee in callees[text]:
+            times.setdefault((writer, callee), []).append(seconds)
+    return {
+        pair: datetime.fromtimestamp(max(seconds_of), UTC)
+        for pair, seconds_of in times.items()
+        if len(seconds_of) >= ENOUGH_LINES
+    }

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 import polars as pl
 
+from faultline.analysis.alert_signal.series import about_service
 from faultline.analysis.case.folder import Case
 from faultline.analysis.case.windows import metric_windows
 from faultline.analysis.kinds.signals import SignalClass, classify
@@ -57,7 +58,9 @@ def measured(case: Case) -> Measured:
     if not case.metrics.height:
         return Measured()
     windows = metric_windows(case)
-    rows = case.metrics.filter(pl.col("service").is_not_null(), pl.col("value").is_finite())
+    rows = case.metrics.filter(
+        pl.col("service").is_not_null(), pl.col("value").is_finite(), about_service()
+    )
     series_levels = (
         rows.group_by("service", "signal")
         .agg(

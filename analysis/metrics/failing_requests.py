@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import polars as pl
 
+from faultline.analysis.alert_signal.series import about_service
 from faultline.analysis.case.folder import Case
 from faultline.analysis.case.windows import metric_windows
 from faultline.analysis.kinds.signals import SignalClass, classify
@@ -66,7 +67,9 @@ def failing_requests(case: Case, service: str, since: datetime) -> FailingReques
     """The estimate from `since` to the window's end; None where no more requests fail than in the
     baseline."""
     windows = metric_windows(case)
-    rows = case.metrics.filter(pl.col("service") == service, pl.col("value").abs() <= LARGEST)
+    rows = case.metrics.filter(
+        pl.col("service") == service, pl.col("value").abs() <= LARGEST, about_service()
+    )
     rows = rows.with_columns(pl.col("unit", "labels").fill_null(""))
     signal, time = case.alert.signal, pl.col("time")
     during = _failing(rows.filter(windows.in_search("time"), time >= since), signal)

@@ -18,7 +18,14 @@ from faultline.analysis.case.alert_place import lies_elsewhere, place_of
 from faultline.analysis.case.folder import Case
 from faultline.analysis.kinds.finding_details import MetricShiftDetails
 from faultline.analysis.kinds.finding_kinds import METRIC_SHIFT
-from faultline.analysis.kinds.signals import SignalClass, classify, is_bad, is_headroom, parts_of
+from faultline.analysis.kinds.signals import (
+    PEER,
+    SignalClass,
+    classify,
+    is_bad,
+    is_headroom,
+    parts_of,
+)
 from faultline.analysis.metrics.baseline_comparison import SeriesComparison, compare
 from faultline.analysis.metrics.series import COUNTER as COUNTER
 from faultline.analysis.metrics.series import LARGEST as LARGEST
@@ -97,8 +104,9 @@ def _shifts_of(
     for row in np.flatnonzero(reported):
         service, signal, _, labels = compared.keys.row(int(row))
         label_map = labels_of(labels) if labels else {}
-        # Trouble in another cluster is another alert's; comparing the two tells of it.
-        if lies_elsewhere(label_map, place):
+        # Trouble in another cluster is another alert's; comparing the two tells of it. What a
+        # caller measures of its calls is about the callee (`faultline.analysis.suspects`).
+        if lies_elsewhere(label_map, place) or PEER in label_map:
             continue
         parts = parts_of(label_map) if (service, signal) in split else {}
         yield _finding(compared, int(row), alerting, evidence, parts)

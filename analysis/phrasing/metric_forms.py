@@ -259,6 +259,8 @@ def _metric_name(finding: Finding) -> str:
 def signal_text(finding: Finding) -> str:
     """The metric's name; a count in an interval is no rate."""
     called = _metric_name(finding)
+    # "refunds' refunds backlog": a metric's name often begins with its service's.
+    called = called.removeprefix(f"{finding.subject.replace('-', ' ')} ") or called
     return counted_name(called) if finding_unit(finding) == NUMBER else called
 
 

@@ -10,11 +10,13 @@ from faultline.analysis.kinds.finding_details import (
     RequestPathDetails,
     SpanShiftDetails,
 )
+from faultline.analysis.kinds.signals import SignalClass
 from faultline.analysis.phrasing.metric_forms import NEVER
 from faultline.analysis.phrasing.statement import (
     FAIL,
     IS,
     NOTHING,
+    Phrase,
     Slot,
     Statement,
     Verb,
@@ -27,7 +29,14 @@ from faultline.analysis.phrasing.statement import (
     say,
 )
 from faultline.analysis.vocabulary import Finding
-from faultline.analysis.wording.amounts import MILLISECONDS, NUMBER, PERCENT, amount, failing
+from faultline.analysis.wording.amounts import (
+    MILLISECONDS,
+    NUMBER,
+    PERCENT,
+    amount,
+    failing,
+    unit_of,
+)
 from faultline.analysis.wording.names import call_of, operation_of, step_name
 from faultline.analysis.wording.phrases import counted
 
@@ -45,6 +54,7 @@ FAIL_OR_WAIT = Verb(
     "failed or waited more than before",
     "fail or wait more than before",
 )
+TAKE = Verb("take", "took", "take")
 REACHED = (Verb("no longer reach", "did not reach", "miss"),
            Verb("never reach", "never reached", "miss"))  # fmt: skip
 CALLED = (Verb("no longer call", "did not call", "no longer call"),
@@ -208,8 +218,33 @@ def calls_into(finding: Finding, voice: Voice) -> Statement | None:
         lines = figure(finding, "lines", counted(details.lines, "error"))
         verb = "mentions" if details.lines == 1 else "mention"
         named = say("({lines} {verb} {it})", lines=lines, verb=verb, it=name(finding.subject))
+    if "calls" in finding.numbers:
+        return measured_calls(finding, details, calls)
     # Without a failing line only their time was measured.
     return Statement(calls, FAIL if details.lines else FAIL_OR_WAIT, named, NOTHING)
+
+
+def measured_calls(finding: Finding, details: CallsIntoDetails, calls: Phrase) -> Statement:
+    """What a caller measures of its calls, and whether their callee sees it too."""
+    before, now = finding.numbers["calls_before"], finding.numbers["calls"]
+    unit = unit_of(finding.signal or "", details.unit, (before, now))
+    calm = NOTHING
+    if details.is_calm_itself:
+        calm = say(", while {callee} itself sees nothing unusual", callee=name(finding.subject))
+    if details.signal_class == SignalClass.LATENCY.value:
+        took = say(
+            "{now} instead of {before}{calm}",
+            now=measured(finding, "calls", unit),
+            before=measured(finding, "calls_before", unit),
+            calm=calm,
+        )
+        short = say("{now}", now=measured(finding, "calls", unit))
+        return Statement(calls, TAKE, took, short)
+    if unit.kind != "share":
+        return Statement(calls, FAIL, calm, NOTHING)
+    share = figure(finding, "calls", failing(100 * now * unit.factor))
+    usual = say("({before} before){calm}", before=amount(before, unit), calm=calm)
+    return Statement(say("{share} of {calls}", share=share, calls=calls), FAIL, usual, NOTHING)
 
 
 def _operation(finding: Finding, operation: str) -> str:

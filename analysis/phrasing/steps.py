@@ -223,6 +223,12 @@ def _of_callers(finding: Finding, who: str, about: Sequence[Finding]) -> str | N
                 f"Call {who} from a host of {caller} and time it: its callers get no answer in "
                 "time. Is it up, is it overloaded, does a firewall drop the packets?"
             )
+    if details.is_calm_itself:
+        return (
+            f"Check what lies between {caller} and {who}, which sees nothing unusual itself: the "
+            f"connection pool and time-outs of {caller}, the network, and the queue in front of "
+            f"{who}."
+        )
     return f"Call {who} from a host of {caller}: does its name resolve, does it accept connections?"
 
 

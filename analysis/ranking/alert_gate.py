@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from faultline.analysis.kinds.signals import SignalClass
+from faultline.analysis.metrics.alert_evaluation import AlertEvaluation
 from faultline.analysis.metrics.explained_share import FAILING
 from faultline.analysis.suspects.deviations import NOT_SERVING, Deviation
 from faultline.analysis.suspects.features import Observed
@@ -63,8 +64,11 @@ class AlertGate:
         return self.state is GateState.CALM
 
 
-def alert_gate(observation: Observed) -> AlertGate:
-    """The gate of a case. An alert that names no service is about the front doors."""
+def alert_gate(observation: Observed, evaluation: AlertEvaluation | None = None) -> AlertGate:
+    """The gate of a case. An alert that names no service is about the front doors, and an alert
+    whose own query is true, as it was not on earlier days, is an incident by itself."""
+    if evaluation is not None and evaluation.is_active:
+        return AlertGate(GateState.OUT)
     if observation.alerting is None:
         out = _any_front_door_out(observation)
         return AlertGate(GateState.OUT if out else GateState.UNKNOWN, names_nothing=not out)

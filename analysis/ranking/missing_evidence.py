@@ -15,6 +15,7 @@ from faultline.analysis.case.folder import Case
 from faultline.analysis.case.gap_groups import GapGroup, grouped
 from faultline.analysis.case.windows import log_windows, metric_windows, span_windows
 from faultline.analysis.kinds.finding_kinds import (
+    ALERT_QUERY_GONE,
     LOG_NEW,
     LOG_SURGE,
     METRIC_SHIFT,
@@ -28,6 +29,8 @@ from faultline.analysis.wording.amounts import SECONDS, amount
 from faultline.analysis.wording.phrases import listed, number, plain, rounded
 
 INCONCLUSIVE = TRACES_INCONCLUSIVE.name
+ALERT_QUERY_SOURCE = "alert query"
+"""The source of a gap where no server could be asked."""
 MOST = 6
 SUSPECTS = 3
 TELLS = {
@@ -107,7 +110,9 @@ def missing_evidence(
     kinds never asked."""
     sentences = list(_about_the_alert(case, compared, findings))
     weights = {gap.id: _weight(case, gap, compared, causes) for gap in case.gaps}
-    telling = [gap for gap in case.gaps if weights[gap.id] >= MATTERS]
+    # What the alert's own query lacks is said first, by itself.
+    other_gaps = [gap for gap in case.gaps if gap.kind != "alert_query"]
+    telling = [gap for gap in other_gaps if weights[gap.id] >= MATTERS]
     telling.sort(key=lambda gap: -weights[gap.id])
     weighed = [(weights[group.gaps[0].id], _gap_sentence(group)) for group in grouped(telling)]
     weighed += _unqueried_kinds(case, compared)
@@ -143,8 +148,14 @@ def unshown(case: Case) -> str | None:
 
 
 def _about_the_alert(case: Case, compared: set[str], findings: Sequence[Finding]) -> Iterator[str]:
+    for gap in case.gaps:
+        # Whatever else was collected, what fired was not looked at.
+        if gap.kind == "alert_query":
+            source = "" if gap.source == ALERT_QUERY_SOURCE else f" from {plain(gap.source, 60)}"
+            reason = plain(gap.reason, 200).rstrip(".")
+            yield f"No answer to the alert's own query{source}: {reason}."
     for finding in findings:
-        if finding.kind in (STOPPED, INCONCLUSIVE):
+        if finding.kind in (STOPPED, INCONCLUSIVE, ALERT_QUERY_GONE.name):
             yield f"{finding.sentence.rstrip('.')}. {finding.details.fix or ''}".rstrip()
     if compared and not has_service_rows(case):
         service = plain(case.alert.service or "")

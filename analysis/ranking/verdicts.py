@@ -21,8 +21,14 @@ import numpy as np
 
 from faultline.analysis.analyzers import fault_of, finding_kind, is_training
 from faultline.analysis.case.folder import Case
-from faultline.analysis.kinds.finding_kinds import TRAINING_HEALTHY
+from faultline.analysis.kinds.finding_details import AlertHistoryDetails
+from faultline.analysis.kinds.finding_kinds import (
+    ALERT_OFTEN_TRUE,
+    ALERT_QUERY_GONE,
+    TRAINING_HEALTHY,
+)
 from faultline.analysis.kinds.signals import SignalClass, classify
+from faultline.analysis.metrics.alert_evaluation import alert_evaluation
 from faultline.analysis.metrics.alert_history import FLAPPING, STOPPED
 from faultline.analysis.metrics.alert_threshold import read_threshold, signal_points
 from faultline.analysis.metrics.recovery import PERSISTS, AlertState
@@ -130,7 +136,17 @@ class _Evidence:
     @cached_property
     def is_unseen(self) -> bool:
         """The alerting signal stopped, or the series does not show what the alert observed."""
-        return STOPPED in self.kinds or unshown(self.case) is not None
+        if STOPPED in self.kinds or ALERT_QUERY_GONE.name in self.kinds:
+            return True
+        return unshown(self.case) is not None or self.is_unasked
+
+    @property
+    def is_unasked(self) -> bool:
+        """What the alert watches is in no table: its query could not be evaluated, and no series
+        that was collected is its signal."""
+        if self.case.alert.query is None or self.state.comparable:
+            return False
+        return alert_evaluation(self.case) is None
 
     def blames_any_service(self) -> bool:
         """The alert names no service, and the first cause may be any service's trouble."""
@@ -151,6 +167,23 @@ class _Evidence:
         # Whether something is clearly wrong although the monitor flaps.
         disputed = any(_contradicts_calm(finding, state) for finding in self.findings)
         return not disputed and not _really_out(self.case)
+
+    def is_usual_alert(self) -> bool:
+        """The alert's own query was as true on most earlier days, users did not notice then, and
+        nothing else is clearly wrong now."""
+        often = next((f for f in self.findings if f.kind == ALERT_OFTEN_TRUE.name), None)
+        if often is None:
+            return False
+        details = AlertHistoryDetails.of(often)
+        if details is not None and details.days_felt:
+            return False
+        alert = self.case.alert
+        for finding in self.findings:
+            # Of the alerting signal itself the earlier days have told.
+            is_alerting = (finding.subject, finding.signal) == (alert.service, alert.signal)
+            if not is_alerting and _contradicts_calm(finding, self.state):
+                return False
+        return not _really_out(self.case)
 
     def is_over(self) -> bool:
         """The alerting signal clearly left its baseline, or a cause is clear, and it is back."""
@@ -185,6 +218,8 @@ class _Evidence:
             return False
         if self.case.alert.signal and not state.comparable:
             return False
+        if self.is_unasked or self.gate.state is GateState.OUT:
+            return False
         if state.findings and not state.recovered:
             return False
         return has_service_rows(self.case)
@@ -205,6 +240,7 @@ _RULES = (
     _Rule(_Evidence.blames_any_service, Verdict.INSUFFICIENT_EVIDENCE, missing=(NAMES_NOTHING,)),
     _Rule(_Evidence.compares_nothing, Verdict.INSUFFICIENT_EVIDENCE),
     _Rule(_Evidence.only_flaps, Verdict.NO_ACTIVE_INCIDENT, EXPLAINED),
+    _Rule(_Evidence.is_usual_alert, Verdict.NO_ACTIVE_INCIDENT, EXPLAINED),
     _Rule(_Evidence.is_over, Verdict.RECOVERED, None),
     _Rule(_Evidence.is_calm_and_explained, Verdict.NO_ACTIVE_INCIDENT, EXPLAINED),
     _Rule(_Evidence.is_calm, Verdict.NO_ACTIVE_INCIDENT, QUIET),

@@ -8,15 +8,15 @@ span there need have failed.
 
 from __future__ import annotations
 
-import ipaddress
 import math
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import polars as pl
 
+from faultline.analysis.case.addresses import AddressBook
 from faultline.analysis.case.windows import Windows
 from faultline.analysis.kinds.finding_details import RequestPathDetails
 from faultline.analysis.kinds.finding_kinds import ERROR_ORIGIN
@@ -44,10 +44,6 @@ CLIENT = r"\"span\.kind\":\s?\"(?i:client|producer|span_kind_client|span_kind_pr
 NOT_CALLING = frozenset(
     {"server", "consumer", "internal", "span_kind_server", "span_kind_consumer"}
 )
-_PORT = re.compile(r":\d+$")
-LONGEST = 253
-"""Of a host name (RFC 1035)."""
-_LOCAL = frozenset({"localhost", "unknown", "unknown_service"})
 
 CALLS: dict[str, pl.DataType | type[pl.DataType]] = {
     "caller": pl.String,
@@ -64,20 +60,20 @@ def peer_calls(visits: pl.DataFrame) -> pl.DataFrame:
     names_peers = pl.col("attributes").str.contains(MENTIONS_PEER)
     if not visits.select(names_peers.any()).item():
         return pl.DataFrame(schema=CALLS)
-    services = set(visits["service"].unique()) - {""}
+    book = AddressBook(set(visits["service"].unique()) - {""})
     answered = visits.filter("entry")["parent"].drop_nulls().unique()
     # A span by which a request enters may name the host that was asked for: its own.
     calling = ~pl.col("entry") | pl.col("attributes").str.contains(CLIENT)
     naming = visits.filter(names_peers, ~pl.col("row").is_in(answered.implode()), calling)
     texts = naming["attributes"].unique().to_list()
-    peers = {text: peer_named(text, services) for text in texts}
+    peers = {text: peer_named(text, book) for text in texts}
     callee = pl.col("attributes").replace_strict(peers, default=None, return_dtype=pl.String)
     calls = naming.with_columns(callee.alias("callee"))
     calls = calls.filter(pl.col("callee").is_not_null(), pl.col("callee") != pl.col("service"))
     return calls.select(pl.col("service").alias("caller"), *list(CALLS)[1:])
 
 
-def peer_named(attributes: str, services: Collection[str]) -> str | None:
+def peer_named(attributes: str, book: AddressBook) -> str | None:
     """The callee of a client span; None for spans of other kinds, bare addresses and unreadable
     attributes."""
     labels = labels_of(attributes)
@@ -85,28 +81,8 @@ def peer_named(attributes: str, services: Collection[str]) -> str | None:
         return None
     for name in PEER_ATTRIBUTES:
         if labels.get(name):
-            return peer_name(labels[name], services)
+            return book.service_at(labels[name])
     return None
-
-
-def peer_name(address: str, services: Collection[str]) -> str | None:
-    """A host or service name without its port; the known service where its first label is one."""
-    name = _PORT.sub("", address.strip())
-    if not name or len(name) > LONGEST or not name.isprintable() or name.lower() in _LOCAL:
-        return None
-    # An address of a pod or a load balancer names nobody, and is another one tomorrow.
-    if _is_address(name) or _is_address(address.strip()):
-        return None
-    first = name.split(".", 1)[0]
-    return first if name not in services and first in services else name
-
-
-def _is_address(name: str) -> bool:
-    try:
-        ipaddress.ip_address(name.strip("[]"))
-    except ValueError:
-        return False
-    return True
 
 
 KIND = ERROR_ORIGIN.name
@@ -160,7 +136,8 @@ def _blamed(first: pl.DataFrame, spans: pl.DataFrame, calls: pl.DataFrame) -> pl
     text = pl.concat_str("status", "attributes", separator=" ", ignore_nulls=True).fill_null("")
     services = set(spans["service"].unique()) - {""}
     attributes = first["attributes"].drop_nulls().unique().to_list()
-    peers = {attribute: peer_named(attribute, services) for attribute in attributes}
+    book = AddressBook(services)
+    peers = {attribute: peer_named(attribute, book) for attribute in attributes}
     peer = pl.col("attributes").replace_strict(peers, default=None, return_dtype=pl.String)
     first = first.with_columns(text.str.contains(GAVE_UP).alias("gave_up"), peer.alias("peer"))
     first = _with_slow_visits(first, spans, calls)

@@ -11,15 +11,20 @@ from functools import cached_property
 
 import polars as pl
 
+from faultline.analysis.case.addresses import AddressBook
 from faultline.analysis.case.calls import (
     CATALOGUE,
     CLIENT_SPANS,
+    LOG_LINES,
     METRIC_LABELS,
+    NETWORK_POLICIES,
     NOT_RECORDED,
     SPANS,
     ServiceCall,
+    certainty_of,
 )
 from faultline.analysis.case.folder import Case
+from faultline.analysis.logs.named_peers import addressed_calls
 from faultline.analysis.metrics.series import labels_of
 from faultline.analysis.requests.critical_path import visits_of
 from faultline.analysis.requests.error_origin import peer_calls
@@ -50,6 +55,13 @@ class _CallReport:
     source: str
     last_seen: datetime | None = None
     learned_in: str | None = None
+    certainty: float | None = None
+    """Where it is another than the source's."""
+
+    @property
+    def sureness(self) -> float:
+        """How certain the call is by this word alone."""
+        return certainty_of([self.source]) if self.certainty is None else self.certainty
 
 
 def case_calls(case: Case) -> tuple[ServiceCall, ...]:
@@ -62,17 +74,22 @@ def case_calls(case: Case) -> tuple[ServiceCall, ...]:
 
 def _calls(case: Case) -> Iterator[ServiceCall]:
     in_table = list(_in_table(case.topology))
-    now = [report for report in in_table if report.learned_in is None]
-    now += [_CallReport(pair, CATALOGUE) for pair in case.scope.calls]
-    now += _in_spans(case)
+    reports = [report for report in in_table if report.learned_in is None]
+    reports += [_CallReport(pair, CATALOGUE) for pair in case.scope.calls]
+    reports += _in_spans(case)
     # Labels are the weakest source: ask them only where nothing else reports a call.
-    if not any(_is_call(report.pair) for report in now):
-        now = [_CallReport(pair, METRIC_LABELS) for pair in labelled_edges(case.metrics)]
-    pairs = {report.pair for report in now}
+    if not any(_is_call(report.pair) for report in reports):
+        reports = [_CallReport(pair, METRIC_LABELS) for pair in labelled_edges(case.metrics)]
+    reported = {report.pair for report in reports}
     # Who learned that a calls b, and reads in the settings that b calls a, learned it wrongly.
-    settled = pairs | {(callee, caller) for caller, callee in case.scope.calls}
-    earlier = [report for report in in_table if report.learned_in and report.pair not in settled]
-    yield from _merged([*now, *earlier])
+    settled = reported | {(callee, caller) for caller, callee in case.scope.calls}
+    reports += [report for report in in_table if report.learned_in and report.pair not in settled]
+    tables = (case.metrics, case.logs, case.spans)
+    observed = [table["service"].drop_nulls().unique() for table in tables]
+    book = AddressBook(set(case.scope.services).union(*observed, *reported))
+    for pair, last_seen in addressed_calls(case.logs, book).items():
+        reports.append(_CallReport(pair, LOG_LINES, last_seen))
+    yield from _merged(reports)
 
 
 def _merged(reports: Iterable[_CallReport]) -> Iterator[ServiceCall]:
@@ -89,6 +106,7 @@ def _merged(reports: Iterable[_CallReport]) -> Iterator[ServiceCall]:
             sources=sources,
             last_seen=max(times, default=None),
             learned_in=pair_reports[0].learned_in,
+            certainty=max(report.sureness for report in pair_reports),
         )
 
 
@@ -98,9 +116,11 @@ def _is_call(pair: Pair) -> bool:
 
 
 def _in_table(table: pl.DataFrame) -> Iterator[_CallReport]:
-    columns = table.select("caller", "callee", "source", "last_seen", "learned_in")
-    for caller, callee, source, last_time, learned_in in columns.iter_rows():
-        yield _CallReport((caller, callee), source or NOT_RECORDED, last_time, learned_in or None)
+    columns = table.select("caller", "callee", "source", "last_seen", "learned_in", "certainty")
+    for caller, callee, source, last_seen, learned_in, certainty in columns.iter_rows():
+        yield _CallReport(
+            (caller, callee), source or NOT_RECORDED, last_seen, learned_in or None, certainty
+        )
 
 
 def _in_spans(case: Case) -> Iterator[_CallReport]:
@@ -220,8 +240,12 @@ MAX_WALKS = 16
 
 
 def read_topology(case: Case) -> Topology:
-    """The case's graph. Self-calls and edges without a name are left out."""
-    return topology_of(call.pair for call in case_calls(case))
+    """The case's graph. Self-calls and edges without a name are left out, and so are calls that
+    nothing but failing lines tell of: the ranking weighs those lines themselves."""
+    calls = [call for call in case_calls(case) if call.sources != (LOG_LINES,)]
+    # What is allowed need not happen, so it counts only where nothing tells what does.
+    happening = [call for call in calls if call.sources != (NETWORK_POLICIES,)]
+    return topology_of(call.pair for call in happening or calls)
 
 
 def topology_of(pairs: Iterable[tuple[str | None, str | None]]) -> Topology:

@@ -38,6 +38,7 @@ class StateFact:
     expected: str
     since: datetime | None
     query: str
+    restored_by: str
 
     @property
     def object(self) -> str:
@@ -106,10 +107,17 @@ def fact_groups(case: Case) -> list[FactGroup]:
         grouped[fact.fault.name, _subject(fact, services)].append(fact)
     groups = []
     for (name, subject), state_facts in sorted(grouped.items()):
-        groups.append(
-            FactGroup(STATE_FAULTS[name], subject, tuple(sorted(state_facts, key=_order)))
-        )
+        # Pods that were evicted last week say nothing of the one that was evicted now.
+        recent = [fact for fact in state_facts if not is_history(fact.since, case)]
+        ordered = tuple(sorted(recent or state_facts, key=_order))
+        groups.append(FactGroup(STATE_FAULTS[name], subject, ordered))
     return groups
+
+
+def is_history(since: datetime | None, case: Case) -> bool:
+    """Whether it was so all through the baseline, in which all was well."""
+    begins = [window.start for window in case.scope.baseline]
+    return since is not None and bool(begins) and since < min(begins)
 
 
 def _read(row: Mapping[str, Any]) -> StateFact | None:
@@ -130,6 +138,7 @@ def _read(row: Mapping[str, Any]) -> StateFact | None:
         expected=row["expected"] or "",
         since=row["since"],
         query=row["query"] or "",
+        restored_by=row["restored_by"] or "",
     )
 
 

@@ -8,13 +8,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+import polars as pl
+
 from faultline.analysis.analyzers import Analyzer
 from faultline.analysis.case.folder import Case
+from faultline.analysis.kinds.cluster_faults import VOLUMES
 from faultline.analysis.kinds.finding_details import StateFactDetails
 from faultline.analysis.kinds.finding_kinds import STATE_KINDS, UPSTREAM_INCIDENT
 from faultline.analysis.kinds.state_fault import Depth
 from faultline.analysis.kinds.state_faults import FAMILY_OF, OF_NAMESPACES, OF_NODES, OF_PROVIDERS
-from faultline.analysis.states.facts import FactGroup, StateFact, fact_groups, unwell_instances
+from faultline.analysis.states.facts import (
+    FactGroup,
+    StateFact,
+    fact_groups,
+    is_history,
+    unwell_instances,
+)
 from faultline.analysis.vocabulary import Finding
 from faultline.analysis.wording.phrases import counted, plain
 
@@ -40,6 +49,16 @@ NOBODY_WAITS = 0.3
 CALLED_ONLY = 0.5
 """What a provider's incident keeps where services call the provider, and none logs failures that
 name it."""
+UNRELATED = 0.1
+"""What a node, a volume or a quota keeps that no service of the alert runs on, mounts or is limited
+by."""
+STRANGERS = 0.3
+"""Pods of others that do not run are mostly another matter, where the alerting service logs errors
+itself and nothing says that it calls them."""
+_ERROR_LEVELS = ("error", "fatal", "critical")
+MOST_ERRORS = 200
+_SHARED = OF_NODES | OF_NAMESPACES | frozenset(fault.name for fault in VOLUMES)
+"""What several services may use, so that its trouble is not the alerting service's by itself."""
 _MISSING = frozenset(
     {
         "unschedulable",
@@ -85,11 +104,15 @@ def _alone(
     group: FactGroup, groups: Sequence[FactGroup], case: Case, unwell: Mapping[str, str]
 ) -> float:
     strength = age_weight(group.since, case)
+    if group.fault.name in _SHARED:
+        strength *= UNRELATED if is_unrelated(group, case, unwell) else 1.0
+    elif group.fault.depth is not Depth.SETTING and is_strangers(group, case):
+        strength *= STRANGERS
     if group.fault.name in OF_PROVIDERS:
         return strength * CALLED_ONLY
     if group.fault.name not in OF_NODES:
         return strength
-    if group.fault.name == "node_cordoned" and not _somebody_waits(group, groups):
+    if group.fault.name == "node_cordoned" and not somebody_waits(group, groups):
         return strength * NOBODY_WAITS
     placed = [node for node in unwell.values() if node]
     if placed and group.fault.name != "node_cordoned":
@@ -98,7 +121,55 @@ def _alone(
     return strength
 
 
-def _somebody_waits(group: FactGroup, groups: Sequence[FactGroup]) -> bool:
+def is_unrelated(group: FactGroup, case: Case, unwell: Mapping[str, str]) -> bool:
+    """Whether nothing ties it to the alert: neither the alert's own words, nor the alerting service
+    or one that it calls."""
+    alert = case.alert
+    if not alert.service or group.subject in unwell.values():
+        return False
+    name = group.subject.rpartition("/")[2]
+    if name in alert.labels.values() or name in alert.title:
+        return False
+    if not group.services:
+        return True
+    reached = called_from(alert.service, case)
+    # Without known calls, any service may be one that it calls.
+    return len(reached) > 1 and not group.services & reached
+
+
+def called_from(service: str, case: Case) -> frozenset[str]:
+    """The service, and all that it calls, directly or not."""
+    callees: dict[str, set[str]] = {}
+    for caller, callee in case.topology.select("caller", "callee").iter_rows():
+        callees.setdefault(caller, set()).add(callee)
+    reached, waiting = {service}, [service]
+    while waiting:
+        new = callees.get(waiting.pop(), set()) - reached
+        reached |= new
+        waiting += new
+    return frozenset(reached)
+
+
+def is_strangers(group: FactGroup, case: Case) -> bool:
+    """Whether the alerting service, of which no calls are known, logs new errors that name none of
+    the services that it is of."""
+    service = case.alert.service
+    if not service or not group.services or service in group.services:
+        return False
+    calls = case.topology
+    if calls.filter((pl.col("caller") == service) | (pl.col("callee") == service)).height:
+        return False
+    errors = case.logs.filter(
+        pl.col("service") == service, pl.col("level").str.to_lowercase().is_in(_ERROR_LEVELS)
+    )
+    start = case.scope.incident.start
+    if not errors.height or errors.filter(pl.col("time") < start).height:
+        return False
+    text = " ".join(errors["message"].drop_nulls().head(MOST_ERRORS).to_list())
+    return not any(name in text for name in group.services)
+
+
+def somebody_waits(group: FactGroup, groups: Sequence[FactGroup]) -> bool:
     """Whether pods look for a node since this one was closed."""
     return any(
         _waits_for(group, fact_group) and _may_precede(group, fact_group) for fact_group in groups
@@ -135,6 +206,10 @@ def _explains(other: FactGroup, group: FactGroup) -> bool:
     if other.fault.name in OF_PROVIDERS:
         # The status page does not say whether an outage outside reaches a service.
         return False
+    # An exporter often names a database after its product, and not after what runs it.
+    if (other.fault.name, group.fault.name) == ("scaled_to_zero", "database_unavailable"):
+        times = other.since, group.since
+        return times[0] is not None and times[1] is not None and times[1] - times[0] <= AT_ONCE
     if other.subject in group.places:
         return group.fault.depth >= other.fault.depth
     if other.fault.depth >= group.fault.depth or not other.services & group.services:
@@ -217,6 +292,8 @@ def _finding(case: Case, weighed: WeighedGroup, unwell: dict[str, str]) -> Findi
             expected=plain(_fullest(group).expected, MAX_QUOTE).rstrip("."),
             explained_by=weighed.explained_by,
             called_as=group.called_as[:MAX_LISTED],
+            is_history=is_history(group.since, case),
+            restored_by=plain(_fullest(group).restored_by, MAX_QUOTE) or None,
             bad=True,
         ),
     )

@@ -17,45 +17,18 @@ from faultline.analysis.case.folder import Case
 from faultline.analysis.case.windows import log_windows
 from faultline.analysis.kinds.finding_details import StateFactDetails
 from faultline.analysis.kinds.state_faults import FAMILY_OF, OF_PROVIDERS
+from faultline.analysis.logs.named_peers import failing_rows
 from faultline.analysis.requests.topology import Topology, topology_of
 from faultline.analysis.states.weighing import CALLED_ONLY
-from faultline.analysis.suspects.deviations import Deviation
-from faultline.analysis.suspects.error_lines import ErrorLines, failing_rows
+from faultline.analysis.suspects.error_lines import ErrorLines
 from faultline.analysis.vocabulary import Finding
-
-PEER_LABELS = (
-    "peer",
-    "peer_service",
-    "peer.service",
-    "server",
-    "server_address",
-    "server.address",
-    "server_service",
-    "destination",
-    "destination_workload",
-    "destination_app",
-    "destination_service_name",
-    "upstream",
-    "target",
-)
-"""Labels in which a caller's metrics name the callee: OpenTelemetry, Istio, Envoy, Tempo."""
-
-
-def peer_of(labels: Mapping[str, str]) -> str | None:
-    """The service that a series of calls is about; None where it is about its own service."""
-    for name in PEER_LABELS:
-        if labels.get(name):
-            return labels[name]
-    return None
 
 
 def with_observed_calls(
-    topology: Topology, series: Iterable[Deviation], lines: Iterable[ErrorLines]
+    topology: Topology, calls: Iterable[tuple[str, str]], lines: Iterable[ErrorLines]
 ) -> Topology:
     """The known graph and the calls that callers' metrics and failing lines name."""
-    edges: set[tuple[str | None, str | None]] = set(topology.edges)
-    for deviation in series:
-        edges.add((deviation.service, peer_of(deviation.labels)))
+    edges: set[tuple[str | None, str | None]] = {*topology.edges, *calls}
     for line in lines:
         # Lines that came in the baseline alone show no call of the incident.
         if line.lines:

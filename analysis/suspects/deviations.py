@@ -18,7 +18,7 @@ import polars as pl
 
 from faultline.analysis.case.folder import Case
 from faultline.analysis.case.windows import span_windows
-from faultline.analysis.kinds.signals import SignalClass, classify, is_headroom
+from faultline.analysis.kinds.signals import PEER, SignalClass, classify, is_headroom
 from faultline.analysis.metrics.series import Block, blocks_of, labels_of
 from faultline.analysis.metrics.shift_statistics import Floats, Ints, describe
 from faultline.analysis.requests.critical_path import visits_of
@@ -313,8 +313,6 @@ STEPS_S = (30, 60, 120, 300, 600)
 ENOUGH_CALLS = 4
 LEAST_STEPS = 2
 """Of the incident; a series with fewer steps on a side has no course."""
-PEER = "peer"
-"""The label that names the callee, as metrics of calls name it."""
 SERIES = (
     ("duration_us", "call_duration_us", SignalClass.LATENCY),
     ("failed", "call_error_ratio", SignalClass.ERRORS),

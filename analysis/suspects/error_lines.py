@@ -14,12 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from faultline.analysis.case.addresses import AddressBook
 from faultline.analysis.case.folder import Case
 from faultline.analysis.case.windows import log_windows
 from faultline.analysis.kinds.signals import SignalClass
-from faultline.analysis.logs.named_peers import named_peers
+from faultline.analysis.logs.named_peers import failing_rows, named_peers
 from faultline.analysis.metrics.shift_statistics import Floats, Ints
-from faultline.analysis.requests.error_origin import peer_name
 from faultline.analysis.suspects.deviations import (
     LEAST_NOISE,
     LEAST_QUIET_WINDOWS,
@@ -31,12 +31,8 @@ from faultline.analysis.vocabulary import Window
 
 MIN_NAME = 3
 """Shorter names occur in other words by chance."""
-MAX_TEXT = 400
-MAX_LINES = 200_000
-"""More failing lines than these are sampled evenly: their share in time is what counts."""
 STEPS = 10
 SHORTEST_STEP_S, LONGEST_STEP_S = 15.0, 60.0
-FAILING = ("error", "critical", "fatal", "err", "severe", "emergency", "alert", "panic")
 _WORDS = re.compile(r"[A-Za-z0-9_.@:/-]{3,}")
 _PARTS = re.compile(r"[:/]")
 
@@ -79,10 +75,11 @@ def _times_by_name(
     """When (s) each writer logs a failing line that names a service, or nobody (None)."""
     times: dict[tuple[str, str | None], list[float]] = defaultdict(list)
     named_in: dict[str, tuple[str, ...]] = {}
+    book = AddressBook(service_names)
     for seconds, writer, text in rows.iter_rows():
         # Lines repeat, so look for names once for each text.
         if text not in named_in:
-            named_in[text] = _named(text, service_names)
+            named_in[text] = _named(text, book)
         other_names = [name for name in named_in[text] if name != writer]
         for other in other_names:
             times[writer, other].append(seconds)
@@ -92,29 +89,16 @@ def _times_by_name(
     return times
 
 
-def failing_rows(logs: pl.DataFrame) -> pl.DataFrame:
-    """time (s), service and text of the lines that say they fail."""
-    level = pl.col("level").str.to_lowercase()
-    rows = logs.filter(level.is_in(list(FAILING)), pl.col("service").is_not_null()).select(
-        pl.col("time").dt.epoch("us") / 1e6,
-        "service",
-        pl.col("message").fill_null("").str.slice(0, MAX_TEXT),
-    )
-    if rows.height > MAX_LINES:
-        rows = rows.gather_every(rows.height // MAX_LINES + 1)
-    return rows
-
-
-def _named(text: str, services: Collection[str]) -> tuple[str, ...]:
+def _named(text: str, book: AddressBook) -> tuple[str, ...]:
     """The known services that the text names as a whole word, or as a part of an address, and
     others that it says were called."""
     parts = set()
     for word in _WORDS.findall(text):
         for part in (word.strip(".:/-_"), *_PARTS.split(word)):
-            if part in services:
+            if part in book.services:
                 parts.add(part)
     for address in named_peers(text):
-        name = peer_name(address, services)
+        name = book.service_at(address)
         if name is not None and name not in parts:
             parts.add(name)
     return tuple(sorted(parts))

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, fields
 
 import numpy as np
 
+from faultline.analysis.case.addresses import AddressBook, peer_of
 from faultline.analysis.case.folder import Case
 from faultline.analysis.kinds.finding_details import MetricShiftDetails
 from faultline.analysis.kinds.finding_kinds import (
@@ -34,7 +35,7 @@ from faultline.analysis.suspects.accounting import (
     moves_of,
     traffic_of,
 )
-from faultline.analysis.suspects.call_graph import Reach, peer_of, reach_of, with_observed_calls
+from faultline.analysis.suspects.call_graph import Reach, reach_of, with_observed_calls
 from faultline.analysis.suspects.deviations import (
     NOT_SERVING,
     Deviation,
@@ -204,17 +205,19 @@ class _WeighedSeries:
 
 def _weighed(
     series: Sequence[Deviation],
+    peers: Mapping[int, str],
     beside: Collection[int],
     loud: float,
     alert: Deviation | None,
     curve: AlertCurve | None,
     findings: Iterable[Finding],
 ) -> _WeighedSeries:
-    """The series by what they are about; those `beside` their whole (by `id`) are parts."""
+    """The series by what they are about: those of calls to `peers`, and those `beside` their whole,
+    which are parts (both by `id`)."""
     sized = [
-        (deviation, _level_while_bad(deviation, curve))
+        (deviation, level_while_bad(deviation, curve))
         for deviation in series
-        if deviation.signal_class in SIZED and peer_of(deviation.labels) is None
+        if deviation.signal_class in SIZED and id(deviation) not in peers
     ]
     level_by_id = {id(deviation): level for deviation, level in sized}
     traffic = traffic_of((each, level) for each, level in sized if id(each) not in beside)
@@ -231,7 +234,7 @@ def _weighed(
         if compared and alert is not None and alert_now is not None and level is not None:
             agreement *= carried_share(deviation, level, alert, alert_now, traffic)
         weight = agreement * deviation.size / loud
-        peer = peer_of(deviation.labels)
+        peer = peers.get(id(deviation))
         # A caller's series about a callee does not say how the caller itself does.
         if peer is not None:
             weighed.calls.append((peer, deviation, weight))
@@ -254,21 +257,29 @@ def observe(case: Case, topology: Topology, findings: Sequence[Finding]) -> Obse
     series = [*deviations(case), *call_deviations(case)]
     named = {deviation.service for deviation in series} | topology.services
     named |= {finding.subject for finding in findings}
-    named |= {peer for deviation in series if (peer := peer_of(deviation.labels))}
+    book = AddressBook(frozenset(named))
+    # By series (by `id`), the callee whose calls it is about.
+    peers = {
+        id(deviation): peer
+        for deviation in series
+        if (peer := peer_of(deviation.service, deviation.labels, book)) is not None
+    }
+    named |= set(peers.values())
     alerting = alerting_service(case.alert, named)
-    of_services = [deviation for deviation in series if peer_of(deviation.labels) is None]
+    of_services = [deviation for deviation in series if id(deviation) not in peers]
     beside = _beside_their_whole(of_services)
     wholes = [deviation for deviation in of_services if id(deviation) not in beside]
     alert = alerting_series(case.alert, alerting, wholes)
     curve = alert_curve(case, alert)
-    weighed = _weighed(series, beside, loudest(series), alert, curve, findings)
+    weighed = _weighed(series, peers, beside, loudest(series), alert, curve, findings)
     lines = error_lines(case, named)
     loud_lines = loudest([line.course for line in lines])
     weighed_lines = []
     for line in lines:
         agreement = curve.agreement(line.course) if curve else 1.0
         weighed_lines.append((line, agreement * line.course.size / loud_lines))
-    graph = with_observed_calls(topology, series, lines)
+    calls = [(d.service, peers[id(d)]) for d in series if id(d) in peers]
+    graph = with_observed_calls(topology, calls, lines)
     return Observed(
         alerting=alerting,
         alert=alert,
@@ -299,7 +310,7 @@ def with_agreement(findings: Iterable[Finding], observation: Observed) -> list[F
     return out
 
 
-def _level_while_bad(deviation: Deviation, curve: AlertCurve | None) -> float:
+def level_while_bad(deviation: Deviation, curve: AlertCurve | None) -> float:
     """Its median in the incident, over the times at which the alert is bad where there are any."""
     values = deviation.window_values
     if curve is not None:

@@ -6,25 +6,42 @@ name with an expired certificate shows in its callers' metrics and lines; a node
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
+import polars as pl
 
 from faultline.analysis.case.folder import Case
-from faultline.analysis.kinds.finding_details import CallsIntoDetails, PlaceDetails
-from faultline.analysis.kinds.finding_kinds import CALLS_INTO, PLACE_CONTRAST
+from faultline.analysis.kinds.finding_details import (
+    CallPatternDetails,
+    CallsIntoDetails,
+    PlaceDetails,
+)
+from faultline.analysis.kinds.finding_kinds import CALLS_INTO, FAN_OUT, PLACE_CONTRAST
+from faultline.analysis.kinds.signals import SignalClass
 from faultline.analysis.suspects.deviations import NOT_SERVING, Deviation
-from faultline.analysis.suspects.features import Observed
+from faultline.analysis.suspects.features import Observed, level_while_bad
 from faultline.analysis.suspects.places import DIFFERENT, Place
+from faultline.analysis.suspects.victims import load_change
 from faultline.analysis.vocabulary import Finding
-from faultline.analysis.wording.phrases import counted, plain, rounded
+from faultline.analysis.wording.amounts import levels, unit_of
+from faultline.analysis.wording.names import signal_name
+from faultline.analysis.wording.phrases import counted, number, plain, rounded
 
 LEAST_STRENGTH = 0.1
 """A weaker sign is one that quiet windows show as well."""
 MAX_NAMED = 3
 LIST_LIMIT = 4
+LEAST_MORE = 2.0
+"""Calls per request at least doubled, as in `requests.call_patterns`."""
+USUAL_TRIES = 2.0
+"""How many more calls the default tries of clients make where some of the calls fail: AWS' SDKs and
+gRPC's policies try a failed one three to five times."""
+COMPARED = frozenset({SignalClass.LATENCY, SignalClass.ERRORS})
+"""What both sides of a call measure."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -41,7 +58,7 @@ def calls_into(case: Case, observation: Observed) -> list[Finding]:
             lines[line.names].append((line.course, weight, line.lines))
     findings = []
     for callee in sorted({*by_callee, *lines}):
-        finding = _calls_into(case, callee, by_callee[callee], lines[callee])
+        finding = _calls_into(case, observation, callee, by_callee[callee], lines[callee])
         if finding is not None:
             findings.append(finding)
     return findings
@@ -49,6 +66,7 @@ def calls_into(case: Case, observation: Observed) -> list[Finding]:
 
 def _calls_into(
     case: Case,
+    observation: Observed,
     callee: str,
     measured: Sequence[tuple[Deviation, float]],
     lines: Sequence[tuple[Deviation, float, int]],
@@ -68,7 +86,13 @@ def _calls_into(
     if len(callers) > 2:
         who = f"{plain(callers[0])} and {counted(len(callers) - 1, 'other service')}"
     phrase = f"Calls from {who} to {plain(callee)} fail or wait more than before"
-    numbers = {}
+    numbers: dict[str, float] = {}
+    details = CallsIntoDetails(callers=callers[:MAX_NAMED], lines=named, bad=True)
+    compared = [pair for pair in measured if pair[0].signal_class in COMPARED]
+    if compared:
+        loudest_call = max(compared, key=lambda pair: pair[1])[0]
+        numbers, text, details = _measured(case, observation, callee, loudest_call, details)
+        phrase += text
     if named:
         phrase += f"; {counted(named, 'failing line')} of theirs name it"
         numbers["lines"] = float(named)
@@ -86,14 +110,94 @@ def _calls_into(
         numbers=numbers,
         evidence=evidence,
         series=_series(worst, callee, measured=bool(measured)),
-        details=CallsIntoDetails(callers=callers[:MAX_NAMED], lines=named, bad=True),
+        details=details,
     )
+
+
+def _measured(
+    case: Case,
+    observation: Observed,
+    callee: str,
+    deviation: Deviation,
+    details: CallsIntoDetails,
+) -> tuple[dict[str, float], str, CallsIntoDetails]:
+    """What a caller measures of its calls, before and while they are bad: numbers, text and
+    details."""
+    rows = case.metrics.filter(
+        pl.col("service") == deviation.service, pl.col("signal") == deviation.signal
+    )
+    unit = next(iter(rows["unit"].drop_nulls()), None)
+    badness = deviation.badness[-deviation.searched :]
+    # Half of the worst, because a mean over the calm part of the window would dilute the level.
+    now = float(np.median(deviation.window_values[badness >= np.max(badness) / 2]))
+    pair = rounded(deviation.before), rounded(now)
+    before_text, now_text = levels(*pair, unit_of(deviation.signal, unit, pair))
+    text = f": {signal_name(deviation.signal)} rose from {before_text} to {now_text}"
+    alike = [
+        series
+        for series, _ in observation.service_series
+        if series.service == callee and series.signal_class is deviation.signal_class
+    ]
+    is_calm = bool(alike) and all(series.size <= 0 for series in alike)
+    if is_calm:
+        text += f", while {plain(callee)} itself measures nothing unusual"
+    update = {
+        "signal_class": deviation.signal_class.value,
+        "unit": unit,
+        "is_calm_itself": is_calm,
+    }
+    numbers = {"calls_before": pair[0], "calls": pair[1]}
+    return numbers, text, details.model_copy(update=update)
 
 
 def _series(worst: Deviation, callee: str, *, measured: bool) -> dict[str, str]:
     if not measured:
         return {"table": "logs", "service": worst.service}
     return {"table": "metrics", "service": worst.service, "signal": worst.signal}
+
+
+def more_calls(case: Case, observation: Observed) -> list[Finding]:
+    """One finding per caller that calls a service at least twice as often for each request that
+    it gets, by its metrics: calls in a loop, a lost cache, more tries."""
+    failing = set()
+    for callee, deviation, weight in observation.calls:
+        if deviation.signal_class is SignalClass.ERRORS and weight > 0:
+            failing.add((deviation.service, callee))
+    findings = []
+    for callee, deviation, _ in observation.calls:
+        caller = deviation.service
+        requests = observation.moves.requests.get(caller)
+        is_traffic = deviation.signal_class is SignalClass.TRAFFIC
+        if not is_traffic or requests is None or requests.now <= 0:
+            continue
+        edge = load_change(deviation, level_while_bad(deviation, observation.curve))
+        if edge is None:
+            continue
+        before, now = edge.before / requests.before, edge.now / requests.now
+        tries = USUAL_TRIES if (caller, callee) in failing else 1.0
+        # Callers try again by themselves where calls fail: that many times is no doing of theirs.
+        if edge.log - requests.log > math.log(LEAST_MORE * tries) and now > LEAST_MORE * before:
+            numbers = {"calls": rounded(now, 3), "baseline_calls": rounded(before, 3)}
+            calls, usual = number(numbers["calls"], 3), number(numbers["baseline_calls"], 3)
+            finding = Finding(
+                id="",
+                kind=FAN_OUT.name,
+                subject=caller,
+                signal=deviation.signal,
+                onset=onset_of(deviation),
+                onset_uncertainty_s=step_s(deviation),
+                strength=round(1.0 - before / now, 4),
+                sentence=(
+                    f"{plain(caller)} makes {calls} calls to {plain(callee)} for each of its "
+                    f"requests, {usual} in the baseline."
+                ),
+                numbers=numbers,
+                evidence=case.evidence_ids("metrics"),
+                series={"table": "metrics", "service": callee},
+                details=CallPatternDetails(caller=caller, bad=True),
+            )
+            findings.append(finding)
+    return findings
 
 
 def place_contrasts(case: Case, observation: Observed) -> list[Finding]:

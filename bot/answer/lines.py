@@ -52,6 +52,7 @@ SHOWN_BY: Mapping[str, str] = {
     "monitors": "monitor",
     "states": "state",
     "alert": "alert",
+    "alert_query": "graph",
     "external": "answer",
 }
 """What a link to evidence of each kind is called."""
@@ -95,6 +96,8 @@ class AnswerLines:
     """The decisive line first."""
     steps: tuple[str, ...]
     """At least one."""
+    routing: tuple[str, ...]
+    """The relabel rule of an alert whose labels name an exporter; never cut."""
     unsure: tuple[CitedLine, ...]
     second_opinion: tuple[CitedLine, ...]
     """A model's, where it disagrees; at most one."""
@@ -130,6 +133,7 @@ def answer_lines(view: AnswerView, *, page_url: str) -> AnswerLines:
         why_label="Why" if view.established else "What I see",
         why=cite.claims(view.section(Section.WHY)[:WHY_LINES]),
         steps=steps or (_no_step(view),),
+        routing=tuple(sentence(step.text, QUERY_LINE) for step in view.routing),
         unsure=tuple(lines),
         second_opinion=cite.claims(view.section(Section.SECOND_OPINION)[:1]),
         inferred=cite.claims(view.section(Section.INFERRED)[:INFERRED_LINES]),
@@ -162,7 +166,7 @@ def _no_step(view: AnswerView) -> str:
 
 
 def _gap(group: GapGroup) -> Line:
-    label = f"{group.source} {', '.join(group.kinds)}"
+    label = f"{group.source} {', '.join(group.kinds).replace('_', ' ')}"
     return Line(single_line(label, 60), sentence(group.reason, 160))
 
 

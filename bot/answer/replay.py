@@ -136,7 +136,7 @@ def print_report(replayed: Replayed) -> None:
     for claim in view.ordered_claims:
         text = Text(f"  {labels.get(claim.section, '')}{claim.text} ")
         console.print(text, Text(" ".join(claim.findings), style="cyan"))
-    for step in view.next_steps:
+    for step in (*view.next_steps, *view.routing):
         console.print(Text("  next: ", style="bold"), Text(step.text))
     for line in view.guidance:
         console.print(Text(f"  {guidance_text(line)}", style="magenta"), Text(line.url or ""))

@@ -34,6 +34,8 @@ from faultline.analysis.wording.names import subject_name
 from faultline.bot.answer.writer.built_in import word
 from faultline.bot.answer.writer.doubts import remaining_gaps, tells_apart
 from faultline.bot.answer.writer.headline import with_called_names
+from faultline.bot.answer.writer.next_steps import routing_step
+from faultline.bot.answer.writer.plain_text import quotable
 from faultline.bot.answer.writer.story import began, is_explained, story_of
 
 HIGH, MEDIUM = 0.75, 0.5
@@ -108,6 +110,8 @@ class AnswerView:
     guidance: tuple[Guidance, ...]
     """What the operator's runbooks say; no evidence either."""
     next_steps: tuple[Claim, ...]
+    routing: tuple[Claim, ...]
+    """The relabel rule of an alert whose labels name an exporter, as the last of the steps."""
     to_tell_apart: str | None
     """The question that would separate the first two causes."""
     missing: tuple[str, ...]
@@ -236,6 +240,10 @@ def answer_view(
     # Say nothing in place of a report that is lost.
     written = report or Report(headline="", claims=())
     claims = written.claims
+    # What is odd about the alert itself, such as a clock that is ahead, whoever wrote the report.
+    notes = [
+        Claim(text=quotable(note), findings=(), section=Section.UNSURE) for note in alert.notes
+    ]
     by_code = word(diagnosis, alert)
     named = with_called_names(diagnosis)
     story = story_of(named, alert)
@@ -248,12 +256,13 @@ def answer_view(
         confidence=diagnosis.confidence,
         impact=diagnosis.impact,
         causes=causes,
-        claims=tuple(claim for claim in claims if not _is_memory(claim, findings)),
+        claims=(*notes, *(claim for claim in claims if not _is_memory(claim, findings))),
         beside=_beside(claims, by_code),
         remembered=tuple(claim for claim in claims if _is_memory(claim, findings)),
-        ordered_claims=claims,
+        ordered_claims=(*claims, *notes),
         guidance=written.guidance,
         next_steps=_next_steps(diagnosis.verdict, causes, report),
+        routing=routing_step(alert),
         to_tell_apart=question.text if question else None,
         missing=remaining_gaps(diagnosis),
         gaps=tuple(gaps),

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from faultline.analysis.case.calls import CATALOGUE
+from faultline.analysis.case.calls import CATALOGUE, certainty_of
 from faultline.bot.answer.foreign_text import single_line
 from faultline.bot.policy.services import catalogue_calls, catalogue_name
 from faultline.bot.settings import Settings
@@ -17,11 +17,11 @@ from faultline.bot.store.memory import MAX_CALLS, LearnedCall, LearnedCalls
 
 HOW_TO = (
     "To make it known: set services.NAME.depends_on, connect traces (Tempo, Jaeger, Datadog,\n"
-    "X-Ray), or give Prometheus the metrics of a service graph or a mesh. Each investigation then\n"
-    "remembers what it sees: docs/who-calls-whom.md"
+    "X-Ray), or give Prometheus the metrics of clients, a service graph or a mesh. Each\n"
+    "investigation then remembers what it sees: docs/who-calls-whom.md"
 )
 LONGEST_CELL = 100
-HEAD = ("CALLER", "CALLEE", "WHERE FROM", "LAST SEEN", "PLACE")
+HEAD = ("CALLER", "CALLEE", "WHERE FROM", "CERTAINTY", "LAST SEEN", "PLACE")
 
 
 @dataclass
@@ -51,7 +51,7 @@ class ListedCall:
         phrase = f"{self.last_seen:%Y-%m-%d %H:%M}Z" if self.last_seen else "in the settings"
         place = ", ".join(f"{kind} {value}" for kind, value in self.place.items())
         sources = ", ".join(sorted(self.sources))
-        return self.caller, self.callee, sources, phrase, place
+        return self.caller, self.callee, sources, f"{certainty_of(self.sources):g}", phrase, place
 
     def document(self) -> dict[str, object]:
         """As a JSON object."""
@@ -59,6 +59,7 @@ class ListedCall:
             "caller": self.caller,
             "callee": self.callee,
             "sources": sorted(self.sources),
+            "certainty": certainty_of(self.sources),
             "last_seen": self.last_seen.isoformat() if self.last_seen else None,
             "learned_in": self.learned_in,
             "place": dict(self.place),

@@ -114,7 +114,8 @@ def suspects(answered: AnsweredCase) -> AnswerText:
 def next_steps(answered: AnsweredCase) -> AnswerText:
     """What to do, what would tell the first two causes apart."""
     view, first = answered.view, answered.first
-    lines = [answered.statement(step.text, step.findings[:2]) for step in view.next_steps[:4]]
+    steps = (*view.next_steps[:4], *view.routing)
+    lines = [answered.statement(step.text, step.findings[:2]) for step in steps]
     if view.to_tell_apart is not None:
         lines.append(answered.statement(view.to_tell_apart, bold="To be surer"))
     if not lines:

@@ -19,12 +19,14 @@ def start_investigation(
 ) -> str | None:
     """Accept it under the question's own id; the same question again starts nothing. Gives the
     investigation."""
+    service = mentioned(settings, text)
     alert = Alert(
         source=source,
         id=question.ts,
         title=single_line(text),
         started_at=question.requested_at,
-        service=mentioned(settings, text),
+        service=service,
+        service_from="the question" if service else None,
         labels={"fingerprint": f"asked:{question.channel}:{question.ts}"},
     )
     accepted = store.accept(

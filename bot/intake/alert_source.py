@@ -278,7 +278,8 @@ class WebhookSource(AlertSource):
                 arrivals = intake.watchdog.without(arrivals, datetime.now(UTC))
             if not arrivals:
                 return watchdog_response()
-            prioritised = [self._with_priority_words(arrival) for arrival in arrivals]
+            now = datetime.now(UTC)
+            prioritised = [self._with_priority_words(_in_order(a, now)) for a in arrivals]
             return taken_response(await _take_all(prioritised, intake.accept, limits, began))
 
         return {self.path: handle}
@@ -355,6 +356,15 @@ def _with_token(
             return sender.placed(await in_thread(read, body, sender.settings, now=now))
 
     return receive
+
+
+def _in_order(arrival: Arrival, now: datetime) -> Arrival:
+    """The arrival with a time that is not in the future: behind such a time, what comes later with
+    a right one would count as older."""
+    delivery = arrival.delivery
+    if delivery is None or delivery.at is None or delivery.at <= now:
+        return arrival
+    return replace(arrival, delivery=replace(delivery, at=now))
 
 
 async def _take_all(

@@ -75,6 +75,7 @@ def arrival_of(request: IncidentRequest, settings: Settings, now: datetime) -> A
         title=title,
         started_at=since.astimezone(UTC),
         service=service,
+        service_from="the question" if service else None,
         labels={
             **_labels(request.places),
             "fingerprint": f"{QUESTION_PREFIX}{request.door}:{request.key}",

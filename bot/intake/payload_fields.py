@@ -102,6 +102,21 @@ def as_labels(value: Any, limit: int = SHORT) -> dict[str, str]:
     return labels
 
 
+_TEST = re.compile(
+    r"(?i)^\W*(?:test (?:notification|message|event|incident|webhook|connection|page)|testalert"
+    r"|this is (?:just |only )?a test(?: \w{1,20})?|i am a test(?: \w{1,20})?)(?=$|[.!:,-])"
+    r"|^\[test\]|for demonstration purposes|\bchannel test$|\bnotification test run\b"
+    r"|\btesting (?:the|an|your) (?:\w{1,20} )?(?:notification|integration|webhook|channel)s?\b"
+)
+"""What vendors' test buttons write. A bare "test alert" is not among it: people send those to see
+an investigation."""
+
+
+def is_test_text(text: str) -> bool:
+    """Whether a vendor's test button wrote the title or a line of the description."""
+    return any(_TEST.search(line) for line in text[:2_000].splitlines())
+
+
 def filled(labels: Mapping[str, str]) -> dict[str, str]:
     """The labels that say something."""
     return {name: value for name, value in labels.items() if value}

@@ -1,123 +1,166 @@
 """Is a message that another bot posted in a watched channel an alert?
 
-Recognised by the links it carries, which say what is alerting whatever the layout; without such a
-link by the few layouts that mean nothing else: `[FIRING:2] title`, `Triggered: title`, a red
-attachment with a title.
+It is judged by its shape, whoever sent it: a word for a state, a colour or an emoji, fields such as
+a severity, links to an incident. Each is a piece of evidence with a weight. Messages about builds,
+deploys, reports, reminders and the like start nothing, unless they name a state as alerts do.
 """
 
 from __future__ import annotations
 
-import colorsys
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
-from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
 from faultline.analysis.alert_signal.rule_texts import query_of_url
-from faultline.analysis.kinds.signals import AlertQuery
 from faultline.analysis.vocabulary import Alert, Link
 from faultline.bot.intake.payload_fields import filled, plain, single_line
-from faultline.bot.intake.service_names import mentioned
-from faultline.bot.intake.slack_payload import Message, slack_plain, slack_time, slack_urls
+from faultline.bot.intake.service_names import identified
+from faultline.bot.intake.slack_facts import (
+    ALERT_KEYS,
+    STATE_KEYS,
+    TITLE_KEYS,
+    began_at,
+    namings_of,
+    object_labels,
+    severity_of,
+    subject_of,
+)
+from faultline.bot.intake.slack_layout import Layout, bare, layout_of
+from faultline.bot.intake.slack_links import (
+    AlertLink,
+    alert_link,
+    is_of_status_page,
+    is_of_tracker,
+    object_link,
+)
+from faultline.bot.intake.slack_payload import Message, slack_time
+from faultline.bot.intake.slack_words import (
+    DELIVERED,
+    DELIVERY_KEYS,
+    DELIVERY_PATHS,
+    FAULT,
+    GENERIC_WORDS,
+    GREETING,
+    MONITORED_THING,
+    OTHER,
+    WEAK_VALUES,
+    StateName,
+    emoji_state,
+    state_in,
+    state_value,
+)
 from faultline.bot.settings import Settings
 from faultline.connectors.vendors.slack import CHANNEL_LABEL, THREAD_LABEL
 
 SOURCE = "slack"
 MAX_IDENTITIES = 3
 """A message about more monitors or incidents than this is a digest, not an alert."""
-RED_BELOW = 25 / 360
-GREEN_HUES = (80 / 360, 170 / 360)
-"""Hues on the colour circle: orange and yellow, which tools use for warnings, are neither."""
-_STATE_WORDS = "Triggered|Resolved|Acknowledged|Recovered|Warn|No data|ALARM|OK|PROBLEM|RECOVERY"
-_PREFIX = re.compile(
-    r"(?P<state>\[(?:FIRING|RESOLVED|ALERTING|OK|PROBLEM|RECOVERY)(?::\d+)?\]"
-    rf"|(?:Re-)?(?:{_STATE_WORDS})(?: on .{{1,80}}?| #\d+)?:(?=\s|$))\s*",
+ENOUGH, ENOUGH_FOR_TEXT = 2, 3
+"""Points of evidence that make an alert; a plain sentence needs more, as chat is plain too."""
+_BRACKET = re.compile(r"\[([^\[\]\n]{1,60})\]\s*")
+_SEPARATOR = re.compile(r":(?=\s|$)|\s[-–—|]\s|：")
+_CUT = re.compile(r" on | #\d| in \d| for |[:：]\d|[,;(]", re.IGNORECASE)
+_GENERIC_IN_HEAD = re.compile(
+    r"\b(?:re-|alert|alerts|monitor|incident|issue|check|service|host|status|state|is|has|been|new"
+    r"|the|a|event|notification|type|[a-z]{1,6}-\d{1,8})\b ?",
     re.IGNORECASE,
 )
-_ORNAMENT = re.compile(r"^(?:[\s*_]|:[\w+-]{1,40}:)+")
-_AWS_CONSOLE = re.compile(r"(^|\.)console\.(aws\.amazon\.com|amazonaws\.cn|amazonaws-us-gov\.com)$")
+_QUOTED_NAME = re.compile(r"[\"“„«][^\"”“»\n]{2,80}[\"”“»]")
+_NUMBER = re.compile(r"^#\d{1,12}:?\s+")
+_ADDRESS = re.compile(r"\s?[(<\[]\s?https?://[^\s)>\]]{1,2048}\s?[)>\]]")
+_WORD = re.compile(r"[\w'-]+")
 _ALERTNAME = re.compile(r"[A-Za-z_]\w{2,100}(?= |$)")
 """Alertmanager's title begins with the alert's name (its default template: group labels, that of
 the name first)."""
-_ENDED = re.compile(r"resolved|recover|\bok\b", re.IGNORECASE)
-_SEVERITY = re.compile(r"\b(critical|warning|page|sev-?[0-4]|p[1-5])\b", re.IGNORECASE)
+_FIGURE = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d|\bHTTP \d{3}\b|[<>]=? ?\d|\d ?%|\b[45]\d\d\b")
+
+Form = Literal["prefix", "field", "headline", ""]
 
 
 @dataclass(frozen=True)
-class AlertLink:
-    """A link that identifies what is alerting."""
+class State:
+    """What a message says of the state, where it says so, and the title without those words."""
 
-    vendor: str
-    key: str
-    url: str
+    name: StateName | None = None
+    form: Form = ""
+    is_weak: bool = False
+    headline: str = ""
+    title: str = ""
 
-    @property
-    def identity(self) -> str:
-        """Equal for each message about the same thing; "" where the link does not say which
-        thing."""
-        return f"{self.vendor}:{self.key}" if self.key else ""
+
+@dataclass(frozen=True)
+class Reading:
+    """A message as an alert; or why it is none. Only what `starts` may begin an investigation: an
+    acknowledgement does not."""
+
+    alert: Alert | None = None
+    starts: bool = False
+    why_not: str = ""
 
 
 def alert_in(message: Message, settings: Settings, *, now: datetime) -> Alert | None:
     """The alert that a bot's message announces or ends, or None when it is no alert."""
-    texts = _texts(message)
-    links = _alert_links(message)
-    identities = list(dict.fromkeys(link.identity for link in links if link.identity))
-    if len(identities) > MAX_IDENTITIES:
-        return None
-    title, state = _title(message, texts)
-    titled_hues = {_hue(box.color) for box in message.attachments if box.title}
-    # Without a link or a word for its state only a coloured box with a title looks like an alert.
-    if not links and not state and not titled_hues & {"red", "green"}:
-        return None
-    labels = _object_labels(links, title)
-    labels["fingerprint"] = identities[0] if identities else f"title:{title.casefold()}"
-    unique_links = dict.fromkeys(links)
-    return Alert(
+    return read_message(message, settings, now=now).alert
+
+
+def read_message(message: Message, settings: Settings, *, now: datetime) -> Reading:
+    """What a bot's message is."""
+    layout = layout_of(message)
+    links = [link for link in map(alert_link, layout.urls) if link]
+    if len({link.identity for link in links} - {""}) > MAX_IDENTITIES:
+        return Reading(why_not="a report or digest")
+    state = _state(layout)
+    why_not = _other_message(layout, state, links)
+    if why_not:
+        return Reading(why_not=why_not)
+    objects = [link for link in map(object_link, layout.urls) if link]
+    is_text = not (layout.is_structured or links or objects)
+    if _evidence(layout, state, links, objects) < (ENOUGH_FOR_TEXT if is_text else ENOUGH):
+        return Reading(why_not="nothing that an alert shows")
+    name = state.name or layout.shown_state or "firing"
+    posted_at = slack_time(message.ts) or now
+    alert = _alert(message, layout, state, name, links, objects, settings, posted_at)
+    return Reading(alert, starts=name == "firing", why_not="acknowledged, or a note")
+
+
+def _alert(
+    message: Message,
+    layout: Layout,
+    state: State,
+    name: StateName,
+    links: list[AlertLink],
+    objects: list[AlertLink],
+    settings: Settings,
+    posted_at: datetime,
+) -> Alert:
+    title = _title(layout, state)
+    # Another headline than the title may speak of a part, such as one pod.
+    headline = state.headline if _tidy(state.title) in title else title
+    subject = subject_of(headline, state.form == "prefix")
+    identity = next((link.identity for link in (*links, *objects) if link.identity), "")
+    # A monitor that is up or down has a name, and messages about it differ in everything else.
+    if not identity and subject.is_monitor:
+        identity = f"subject:{message.sender}:{subject.name.casefold()}"
+    labels = {**object_labels(layout), **_vendor_labels(links, title)}
+    labels["fingerprint"] = identity or f"title:{title.casefold()}"
+    alert = Alert(
         source=SOURCE,
         id=message.ts,
         title=title or "Alert",
-        started_at=slack_time(message.ts) or now,
-        status="resolved" if _has_ended(message, state) else "firing",
-        service=_service(settings, title, texts),
-        severity=_severity(texts),
-        summary=plain("\n".join(texts), 1_000) or None,
+        started_at=posted_at if name == "resolved" else began_at(layout, posted_at),
+        status="resolved" if name == "resolved" else "firing",
+        severity=severity_of(layout),
+        summary=plain("\n".join(layout.lines), 1_000) or None,
         labels=labels,
-        query=_query(message),
-        links=tuple(Link(title=link.vendor, url=link.url) for link in unique_links),
+        # The expression that a link to the rule or its graph shows.
+        query=next(filter(None, map(query_of_url, layout.urls)), None),
+        links=tuple(
+            Link(title=link.vendor, url=link.url) for link in dict.fromkeys(links or objects)
+        )[:10],
     )
-
-
-def _has_ended(message: Message, state: str) -> bool:
-    """By the word for its state; a message without one says it by its colour."""
-    if state:
-        return bool(_ENDED.search(state))
-    return any(_hue(box.color) == "green" for box in message.attachments)
-
-
-def _alert_links(message: Message) -> list[AlertLink]:
-    links: list[AlertLink] = []
-    for url in _urls(message):
-        link = alert_link(url)
-        if link is not None:
-            links.append(link)
-    return links
-
-
-def alert_link(url: str) -> AlertLink | None:
-    """What a link identifies, if it is one of an alerting tool."""
-    try:
-        parts = urlsplit(url)
-        host = (parts.hostname or "").lower()
-    except ValueError:
-        return None
-    for vendor, read in _VENDORS.items():
-        key = read(host, parts)
-        if key is not None:
-            return AlertLink(vendor, single_line(key), url)
-    return None
+    named = list(namings_of(settings, layout, title, subject))
+    return identified(alert, settings, now=posted_at, named=named)
 
 
 def in_thread(alert: Alert, channel: str, thread: str) -> Alert:
@@ -133,61 +176,154 @@ def pagerduty_incident(alert: Alert) -> str | None:
     return key if vendor == "PagerDuty" else None
 
 
-def _pagerduty(host: str, parts: SplitResult) -> str | None:
-    match = re.match(r"/incidents/([A-Z0-9]{5,32})\b", parts.path)
-    return match[1] if match and host.endswith(".pagerduty.com") else None
+def _state(layout: Layout) -> State:
+    """A word before a title says it most clearly, then a field, then a headline."""
+    headlines = [_NUMBER.sub("", bare(line)).replace("`", "") for line in layout.headlines]
+    prefixes = [prefix for line in headlines if (prefix := _prefix(line)) is not None]
+    for prefix in prefixes:
+        if not prefix.is_weak:
+            return prefix
+    for value in layout.values(STATE_KEYS):
+        name = state_value(value) or state_value(value.partition(" ")[0]) or state_in(value)
+        if name is not None:
+            return State(name, "field", is_weak=value.casefold() in WEAK_VALUES)
+    if prefixes:
+        return prefixes[0]
+    for line in headlines:
+        name = state_in(line)
+        if name is not None:
+            return State(name, "headline", headline=line, title=line)
+    return State()
 
 
-def _datadog(host: str, parts: SplitResult) -> str | None:
-    match = re.search(r"/monitors[/#](?:triggered/)?(\d{1,18})", f"{parts.path}#{parts.fragment}")
-    if match is None or not re.search(r"(^|\.)(datadoghq\.(com|eu)|ddog-gov\.com)$", host):
+def _prefix(line: str) -> State | None:
+    """The state in brackets or before a colon or dash, and the rest of the line."""
+    for match in list(_BRACKET.finditer(line[:200]))[:4]:
+        name = _head_state(match[1])
+        if name is not None:
+            rest = (line[: match.start()] + line[match.end() :]).strip()
+            is_weak = bare(match[1]).casefold() in WEAK_VALUES
+            return State(name, "prefix", is_weak, rest, rest)
+    separators = list(_SEPARATOR.finditer(line[:100]))[:2]
+    for separator in separators:
+        head = line[: separator.start()]
+        name = _head_state(head)
+        if name is not None:
+            rest = line[separator.end() :].strip()
+            is_weak = head.casefold() in WEAK_VALUES
+            # `Check CRITICAL: 503` and `Alert for "checkout": 5 lines` hold the name in the head.
+            words = _GENERIC_IN_HEAD.sub("", bare(_CUT.split(bare(head), maxsplit=1)[0]))
+            is_state = state_value(words) is not None
+            is_state = is_state or all(map(state_value, words.split()))
+            title = rest if is_state and not _QUOTED_NAME.search(head) else line
+            return State(name, "prefix", is_weak, line, title)
+    return None
+
+
+def _head_state(head: str) -> StateName | None:
+    """The state that a few words are, without what they are about ("Re-Triggered on host:x")."""
+    words = bare(_CUT.split(bare(head), maxsplit=1)[0]).strip(" \"'.!")
+    if len(words) > 40:
         return None
-    group = parse_qs(parts.query).get("group", [""])[0]
-    return f"{match[1]}/{group}" if group else match[1]
+    name = state_value(words)
+    if name is not None:
+        return name
+    rest = _GENERIC_IN_HEAD.sub("", words).split()
+    names = [state_value(word) for word in rest]
+    if rest and None not in names:
+        return "resolved" if "resolved" in names else names[0]
+    name = state_value(" ".join(rest))
+    return name or (state_in(words) if len(words.split()) <= 3 else None)
 
 
-def _sentry(host: str, parts: SplitResult) -> str | None:
-    cloud = host == "sentry.io" or host.endswith(".sentry.io")
-    match = re.match(r"(/organizations/[\w-]+)?/issues/(\d{1,18})\b", parts.path)
-    # A self-hosted Sentry can have any host name, so its path must name the organization.
-    return match[2] if match and (cloud or match[1]) else None
+def _other_message(layout: Layout, state: State, links: list[AlertLink]) -> str:
+    """What the message is instead of an alert; "" where it may be one."""
+    # `[FIRING:1] Weekly report job failed` is an alert all the same.
+    is_stated = state.form in ("prefix", "field") and not state.is_weak
+    if state.form == "prefix" and is_stated:
+        return ""
+    headlines = layout.headlines[:6]
+    for reason, pattern in OTHER.items():
+        if any(pattern.search(line) for line in headlines):
+            return reason
+    if is_stated or links:
+        return ""
+    is_question = " ".join(layout.lines).endswith(("?", "？"))
+    # Alerts also end with a request: "Please investigate".
+    is_chat = is_question or any(map(GREETING.search, layout.headlines[:2]))
+    kinds = {
+        "a public status page": any(map(is_of_status_page, layout.urls)),
+        "code or a ticket": any(map(is_of_tracker, layout.title_urls)),
+        "a build or deploy": _delivery_points(layout) >= 2,
+        "chat": is_chat and not layout.is_structured,
+    }
+    return next((kind for kind, applies in kinds.items() if applies), "")
 
 
-def _cloudwatch(host: str, parts: SplitResult) -> str | None:
-    match = re.search(
-        r"(?:alarmsV2:alarm/|[;:&]name=|(?:^|&)alarm=)([^?&;]{1,255})", parts.fragment
-    )
-    if match is None or not _AWS_CONSOLE.search(host) or not parts.path.startswith("/cloudwatch"):
-        return None
-    region = parse_qs(parts.query).get("region", [""])[0]
-    return f"{region}/{unquote(match[1])}"
+def _delivery_points(layout: Layout) -> int:
+    points = sum(key in DELIVERY_KEYS for key in {key for key, _ in layout.pairs})
+    if any(DELIVERED.search(line) for line in layout.headlines[:6]):
+        points += 2
+    if any(path in f"{url.lower()}/" for url in layout.urls for path in DELIVERY_PATHS):
+        points += 2
+    return points
 
 
-def _grafana(_host: str, parts: SplitResult) -> str | None:
-    match = re.search(r"/alerting/grafana/([\w-]{1,64})/(?:view|edit)", parts.path)
-    if match:
-        return match[1]
-    # A link to the list is Grafana's, but does not say which rule is alerting.
-    return "" if parts.path.endswith("/alerting/list") else None
+def _evidence(
+    layout: Layout, state: State, links: list[AlertLink], objects: list[AlertLink]
+) -> int:
+    """Points for what alerts show."""
+    keys = {key for key, _ in layout.pairs}
+    text = "\n".join(layout.lines[:20])
+    is_shown = emoji_state(layout.headlines[:6]) is not None
+    is_stated = state.form != "" or is_shown
+    weights = {"prefix": 3, "field": 3, "headline": 2, "": 0}
+    points = [
+        weights[state.form] - state.is_weak,
+        any(FAULT.search(line) for line in layout.headlines[:6]),
+        bool(layout.hues),
+        bool(layout.titled_hues),
+        is_shown,
+        min(2, len(keys & ALERT_KEYS)),
+        3 if links else 0,
+        bool(objects),
+        is_stated and MONITORED_THING.search(text) is not None,
+        is_stated and _FIGURE.search(text) is not None,
+    ]
+    return sum(points)
 
 
-def _alertmanager(_host: str, parts: SplitResult) -> str | None:
-    return "" if parts.fragment.startswith("/alerts") else None
+def _title(layout: Layout, state: State) -> str:
+    """The first headline that says what is alerting, without the words for the state."""
+    stated = _tidy(state.title)
+    if state.form == "prefix" and stated and not _is_generic(stated, layout):
+        return stated
+    lines = [_tidy(line) for line in layout.headlines]
+    headlines = [line for line in lines if state.form != "prefix" or stated not in line]
+    named = map(_tidy, layout.values(TITLE_KEYS))
+    title = next((line for line in (*headlines, *named) if not _is_generic(line, layout)), "")
+    if not title:
+        return next(filter(None, (stated, *headlines)), "")
+    is_in_box = title in map(_tidy, layout.titles)
+    # A word alone, such as the name of a monitor or of the tool, says too little.
+    if is_in_box and " " not in title and stated not in ("", title):
+        return stated if title.casefold() in stated.casefold() else f"{title}: {stated}"
+    return title
 
 
-_VENDORS: dict[str, Callable[[str, SplitResult], str | None]] = {
-    "PagerDuty": _pagerduty,
-    "Datadog": _datadog,
-    "Sentry": _sentry,
-    "CloudWatch": _cloudwatch,
-    "Grafana": _grafana,
-    "Alertmanager": _alertmanager,
-}
-"""Vendor to a reader of its links: the key of what is alerting, "" when the link does not say, None
-when not its."""
+def _is_generic(title: str, layout: Layout) -> bool:
+    """Whether nothing remains without general words and the sender's name."""
+    general = {*GENERIC_WORDS, *_WORD.findall(" ".join(layout.names).casefold())}
+    words = [word for word in _WORD.findall(title.casefold()) if word not in general]
+    return all(word.isdigit() or state_value(word) is not None for word in words)
 
 
-def _object_labels(links: list[AlertLink], title: str) -> dict[str, str]:
+def _tidy(title: str) -> str:
+    line = _ADDRESS.sub("", _NUMBER.sub("", bare(title)))
+    return single_line(line.replace("*", "").replace("`", "")).rstrip("_ ")
+
+
+def _vendor_labels(links: list[AlertLink], title: str) -> dict[str, str]:
     """Labels by which the connectors find the object that a link names; the first of each
     vendor."""
     parts: dict[str, str] = {}
@@ -203,95 +339,3 @@ def _object_labels(links: list[AlertLink], title: str) -> dict[str, str]:
             name = _ALERTNAME.match(title)
             parts["alertname"] = name[0] if name else ""
     return filled(parts)
-
-
-def _texts(message: Message) -> list[str]:
-    """The lines a reader sees, without those that are only an address."""
-    raw = [message.text, *message.blocks]
-    for box in message.attachments:
-        raw += [box.pretext, box.title, box.text, *box.blocks]
-        for field in box.fields:
-            raw.append(f"{field.title}: {field.value}")
-        # Slack shows the fallback only where there is nothing else.
-        if not (box.title or box.text or box.blocks):
-            raw.append(box.fallback)
-    texts: dict[str, None] = {}
-    for text in raw:
-        line = slack_plain(text).strip()
-        if line and not line.startswith(("http://", "https://")):
-            texts[line] = None
-    return list(texts)
-
-
-def _query(message: Message) -> AlertQuery | None:
-    """The expression that a link to the rule or its graph shows."""
-    for url in _urls(message):
-        query = query_of_url(url)
-        if query is not None:
-            return query
-    return None
-
-
-def _urls(message: Message) -> list[str]:
-    raw = [message.text, *message.blocks]
-    for box in message.attachments:
-        raw += [box.title_link, box.title, box.pretext, box.text, *box.blocks]
-        for field in box.fields:
-            raw.append(field.value)
-    urls: dict[str, None] = {}
-    for text in raw:
-        urls |= dict.fromkeys(slack_urls(text))
-    return list(urls)
-
-
-def _title(message: Message, texts: list[str]) -> tuple[str, str]:
-    """The title without the word for its state, and that word."""
-    lines = [slack_plain(box.title) for box in message.attachments if box.title]
-    for text in texts:
-        lines.append(text.splitlines()[0])
-    candidates = [_ORNAMENT.sub("", line) for line in lines]
-    for candidate in candidates:
-        match = _PREFIX.match(candidate)
-        if match:
-            return _tidy(candidate[match.end() :]), match["state"]
-    for candidate in candidates:
-        title = _tidy(candidate)
-        if title:
-            return title, ""
-    return "", ""
-
-
-def _tidy(title: str) -> str:
-    return single_line(_ORNAMENT.sub("", title)).rstrip("*_ ")
-
-
-def _hue(color: str) -> Literal["red", "green", ""]:
-    """What an attachment's colour says: Slack's words, or a hex colour that the eye calls red or
-    green."""
-    if color == "danger":
-        return "red"
-    if color == "good":
-        return "green"
-    digits = color.removeprefix("#")
-    if not re.fullmatch(r"[0-9a-fA-F]{6}", digits):
-        return ""
-    red, green, blue = bytes.fromhex(digits)
-    hue, saturation, value = colorsys.rgb_to_hsv(red / 255, green / 255, blue / 255)
-    # Grey and nearly black say nothing.
-    if saturation < 0.4 or value < 0.3:
-        return ""
-    # Red lies at both ends of the circle.
-    if hue < RED_BELOW or hue > 1 - RED_BELOW:
-        return "red"
-    if GREEN_HUES[0] < hue < GREEN_HUES[1]:
-        return "green"
-    return ""
-
-
-def _service(settings: Settings, title: str, texts: list[str]) -> str | None:
-    return mentioned(settings, title) or mentioned(settings, "\n".join(texts))
-
-
-def _severity(texts: list[str]) -> str | None:
-    match = _SEVERITY.search("\n".join(texts))
-    return match[1].lower() if match else None

@@ -17,6 +17,7 @@ from typing import Any
 from slack_bolt import BoltResponse
 from slack_bolt.async_app import AsyncApp, AsyncBoltRequest
 from slack_bolt.authorization import AuthorizeResult
+from sqlalchemy.exc import SQLAlchemyError
 
 from faultline.bot.answer.targets.slack.posts import SlackWebClient
 from faultline.bot.intake.accepted_places import placed_arrival
@@ -25,6 +26,7 @@ from faultline.bot.intake.payload_fields import as_rows
 from faultline.bot.intake.questions.commands import command_in
 from faultline.bot.intake.questions.message_router import MessageRouter
 from faultline.bot.intake.slack_channels import SlackChannels
+from faultline.bot.intake.slack_layout import layout_of, shape_of
 from faultline.bot.intake.slack_listener import (
     HELP,
     SlackListener,
@@ -34,7 +36,7 @@ from faultline.bot.intake.slack_listener import (
     of_person,
     question_in,
 )
-from faultline.bot.intake.slack_messages import watched
+from faultline.bot.intake.slack_messages import PassedOver, watched
 from faultline.bot.intake.slack_payload import Envelope, Message, Ourselves, slack_plain
 from faultline.bot.intake.slack_people import (
     LOOK_UP_WITHIN_S,
@@ -45,7 +47,9 @@ from faultline.bot.intake.slack_people import (
 )
 from faultline.bot.policy.people import Act, may, refusal, too_many_investigations
 from faultline.bot.policy.values import Arrival
+from faultline.bot.runtime.threads import in_store
 from faultline.bot.settings import Settings
+from faultline.bot.store.passed_over import count_passed_over
 
 MISSHAPEN = (AttributeError, LookupError, TypeError, ValueError)
 """How Bolt fails on a genuine body of a shape it does not know, before any of our listeners; to
@@ -75,7 +79,8 @@ class SlackWorkspace:
             if authorization.is_bot is True and authorization.user_id:
                 user_ids.add(authorization.user_id)
         bot_id = account.bot_id if account else ""
-        return Ourselves(frozenset(user_ids), bot_id, envelope.api_app_id)
+        teams = await self.people.home()
+        return Ourselves(frozenset(user_ids), bot_id, envelope.api_app_id, teams)
 
     async def parent(self, message: Message) -> Message | None:
         """The message that began the thread, or None when there is none or Slack does not answer
@@ -108,6 +113,7 @@ class SlackEvents:
         self.settings = settings
         self._listener: SlackListener | None = None
         self._channels: SlackChannels | None = None
+        self._engine = message_router.engine if message_router is not None else None
         if message_router is not None:
             self._channels = SlackChannels(settings, message_router.engine)
             self._listener = SlackListener(
@@ -136,8 +142,35 @@ class SlackEvents:
         arrival = watched(envelope, ourselves, self.settings, now=datetime.now(UTC))
         if isinstance(arrival, Ignored):
             log.debug("slack message ignored: %s", arrival.reason)
+            if isinstance(arrival, PassedOver) and envelope.event.subtype != "message_changed":
+                await self._count(arrival)
             return
         await self._take(arrival)
+
+    async def _count(self, passed_over: PassedOver) -> None:
+        """Count it for the health page; without a database it goes uncounted."""
+        if self._engine is None:
+            return
+        message, reason = passed_over.message, passed_over.reason
+        layout = layout_of(message)
+        app = message.username or message.bot_profile.name
+        example = next(iter(layout.headlines), "")
+        try:
+            await asyncio.wait_for(
+                in_store(
+                    count_passed_over,
+                    self._engine,
+                    passed_over.channel,
+                    message.sender or app,
+                    app,
+                    reason,
+                    shape_of(message),
+                    example,
+                ),
+                self._limits.accept_within_s,
+            )
+        except (SQLAlchemyError, TimeoutError) as error:
+            log.warning("slack: a message was not counted (%s)", type(error).__name__)
 
     async def _take_message(
         self, envelope: Envelope, ourselves: Ourselves, listener: SlackListener

@@ -202,6 +202,8 @@ def mention_arrival(
         title=title,
         started_at=since or about.started_at,
         service=service or about.service,
+        service_from="the question" if service else about.service_from,
+        host=about.host,
         severity=about.severity,
         summary=context or None,
         labels={**about.labels, "fingerprint": f"asked:{channel}:{message.ts}"},

@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from urllib.parse import urlsplit
 
 from faultline.analysis.vocabulary import Alert
 from faultline.bot.intake.accepting import Ignored
-from faultline.bot.intake.slack_alerts import SOURCE, alert_in, in_thread, pagerduty_incident
+from faultline.bot.intake.slack_alerts import (
+    SOURCE,
+    in_thread,
+    pagerduty_incident,
+    read_message,
+)
 from faultline.bot.intake.slack_listener import delivery_id
 from faultline.bot.intake.slack_payload import Envelope, Message, Ourselves
 from faultline.bot.settings import Settings
+from faultline.bot.settings.alerts import EVERY_CHANNEL
 from faultline.bot.store.store import Arrival, Delivery, ReplyTo
 from faultline.connectors.shared.rows.named_ids import named_id
 
 READ_SUBTYPES = frozenset({"", "bot_message", "thread_broadcast", "message_changed"})
+
+
+@dataclass(frozen=True)
+class PassedOver(Ignored):
+    """A message of another bot in which no alert was recognised."""
+
+    channel: str
+    message: Message
 
 
 def watched(
@@ -33,23 +48,35 @@ def watched(
     why_not = _why_not_read(message, ourselves)
     if why_not is not None:
         return Ignored(why_not)
-    alert = alert_in(message, settings, now=now)
-    if alert is None:
-        return Ignored("not an alert")
-    if alert.status == "firing" and (edited or message.is_reply):
-        return Ignored("an edit or a reply starts nothing")
     workspace = settings.slack.instance.name
     channel = named_id(workspace, event.channel)
+    why_not = _why_not_trusted(envelope, message, ourselves, channel, settings)
+    if why_not:
+        return PassedOver(why_not, channel, message)
+    reading = read_message(message, settings, now=now)
+    alert = reading.alert
+    if alert is None:
+        return PassedOver(reading.why_not, channel, message)
+    if alert.status == "firing" and (edited or message.is_reply):
+        return Ignored("an edit or a reply starts nothing")
+    if alert.status == "firing" and not reading.starts:
+        return Ignored(reading.why_not)
     # The message's time, as events come in any order. An edit that ends an alert has the time of
     # what it edits.
     if alert.status == "resolved":
         ordered_by = alert.started_at + timedelta(microseconds=1)
     else:
         ordered_by = alert.started_at
+    incident = _noted_incident(alert, settings)
+    # Equal messages in two workspaces are two alerts, each answered in its own.
+    if workspace:
+        fingerprint = f"{alert.labels['fingerprint']} workspace={workspace}"
+        labels = {**alert.labels, "fingerprint": fingerprint}
+        alert = alert.model_copy(update={"labels": labels})
     return Arrival(
-        alert=in_thread(_of_workspace(alert, workspace), channel, message.thread),
+        alert=in_thread(alert, channel, message.thread),
         delivery=Delivery(SOURCE, delivery_id(envelope, workspace), ordered_by),
-        reply_to=ReplyTo(channel, message.thread or None, _noted_incident(alert, settings)),
+        reply_to=ReplyTo(channel, message.thread or None, incident),
     )
 
 
@@ -79,13 +106,29 @@ def _account_of(alert: Alert, settings: Settings) -> Settings | None:
     return None
 
 
-def _of_workspace(alert: Alert, workspace: str) -> Alert:
-    """Equal messages in two workspaces are two alerts, each answered in its own."""
-    if not workspace:
-        return alert
-    fingerprint = f"{alert.labels['fingerprint']} workspace={workspace}"
-    labels = {**alert.labels, "fingerprint": fingerprint}
-    return alert.model_copy(update={"labels": labels})
+def _why_not_trusted(
+    envelope: Envelope, message: Message, ourselves: Ourselves, channel: str, settings: Settings
+) -> str:
+    """Why messages of this app start nothing in the channel; "" where they may.
+
+    `apps` of the channel names those that may. Unset: every app of our workspaces. Anybody may
+    choose a name, so an app of another workspace counts by its id alone.
+    """
+    channels = settings.alerts.channels
+    channel_settings = channels.get(channel) or channels.get(EVERY_CHANNEL)
+    apps = {app.casefold() for app in channel_settings.apps} if channel_settings else set()
+    ids = {message.bot_id, message.app_id, message.bot_profile.app_id} - {""}
+    if apps.intersection(id_.casefold() for id_ in ids):
+        return ""
+    home = ourselves.teams or envelope.installed_in
+    is_shared = envelope.is_ext_shared_channel is True
+    # Where people of other companies are, an app has to show that it is ours.
+    if not message.teams <= home or (is_shared and not message.teams):
+        return "an app of another workspace"
+    names = {message.username.casefold(), message.bot_profile.name.casefold()}
+    if apps and not apps & names:
+        return "an app that the channel's `apps` do not name"
+    return ""
 
 
 def _why_not_read(message: Message, ourselves: Ourselves) -> str | None:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
@@ -19,15 +19,18 @@ from faultline.bot.intake.payload_fields import (
     Rows,
     Table,
     Text,
+    as_rows,
     as_url,
     in_utc,
+    plain,
 )
 
 # Slack's message markup as plain text, and the links in it: docs.slack.dev, "Formatting message
 # text".
 
 MAX_BLOCK_NODES = 2_000
-_MARKUP = re.compile(r"<([^<>\n]{1,4096})>")
+# Some senders do not escape the sign in `<url|latency > 5 s>`.
+_MARKUP = re.compile(r"<([^<>\n]{1,4096}(?: > [^<>\n]{1,300})?)(?<! )>")
 _BARE_URL = re.compile(r"https?://[^\s<>|\"'`]{3,2048}")
 
 
@@ -55,26 +58,69 @@ def slack_time(ts: str) -> datetime | None:
         return None
 
 
-def block_strings(blocks: Any) -> list[str]:
+BlockKind = Literal["header", "text", "field", "context", "button", "url"]
+
+
+@dataclass(frozen=True)
+class BlockText:
+    """A text or a link inside Block Kit blocks, and the part it plays there."""
+
+    kind: BlockKind
+    text: str
+
+
+_KINDS: dict[str, BlockKind] = {
+    "header": "header",
+    "context": "context",
+    "actions": "button",
+    "button": "button",
+}
+_RICH_TEXT_LINES = frozenset({"rich_text_section", "rich_text_preformatted", "rich_text_quote"})
+
+
+def block_texts(blocks: Any) -> tuple[BlockText, ...]:
     """Every text and link inside Block Kit blocks, in reading order."""
-    return list(_strings(blocks))
+    return tuple(_texts_in(blocks))
 
 
-def _strings(root: Any) -> Iterator[str]:
+def _texts_in(root: Any) -> Iterator[BlockText]:
     # A stack of our own: a sender decides how deep blocks are nested.
-    waiting = [root]
+    waiting: list[tuple[BlockKind, Any]] = [("text", root)]
     node_count = 0
     while waiting and node_count < MAX_BLOCK_NODES:
-        node = waiting.pop()
+        kind, node = waiting.pop()
         node_count += 1
         if isinstance(node, dict):
-            for key in ("url", "text"):
-                if isinstance(node.get(key), str):
-                    yield node[key]
-            inner = [value for value in node.values() if isinstance(value, (dict, list))]
-            waiting.extend(reversed(inner))
+            name = node.get("type")
+            kind = _KINDS.get(name, kind) if isinstance(name, str) else kind
+            # The pieces of a line of rich text say something only together.
+            if name in _RICH_TEXT_LINES:
+                yield BlockText(kind, _rich_text(node.get("elements")))
+                continue
+            if as_url(node.get("url")):
+                yield BlockText("url", node["url"])
+            if isinstance(node.get("text"), str):
+                yield BlockText(kind, plain(node["text"]))
+            for key, value in reversed(node.items()):
+                if isinstance(value, (dict, list)):
+                    waiting.append(("field" if key == "fields" else kind, value))
         elif isinstance(node, list):
-            waiting.extend(reversed(node[:MAX_BLOCK_NODES]))
+            waiting.extend((kind, item) for item in reversed(node[:MAX_BLOCK_NODES]))
+
+
+def _rich_text(elements: Any) -> str:
+    pieces: list[str] = []
+    for element in as_rows(elements, MAX_BLOCK_NODES):
+        text, url, name = (element.get(key) for key in ("text", "url", "name"))
+        if element.get("type") == "emoji" and isinstance(name, str):
+            pieces.append(f":{name}:")
+        elif as_url(url):
+            pieces.append(f"<{url}|{text}>" if isinstance(text, str) else f"<{url}>")
+        elif isinstance(text, str):
+            style = element.get("style")
+            is_bold = isinstance(style, dict) and style.get("bold") is True
+            pieces.append(f"*{text}*" if is_bold else text)
+    return plain("".join(pieces))
 
 
 def _label(match: re.Match[str]) -> str:
@@ -91,7 +137,7 @@ def _unescape(text: str) -> str:
     return text.replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&")
 
 
-Blocks = Annotated[tuple[str, ...], BeforeValidator(block_strings)]
+Blocks = Annotated[tuple[BlockText, ...], BeforeValidator(block_texts)]
 """Block Kit blocks, as the texts and links inside them."""
 
 OUR_METADATA = "faultline"
@@ -105,6 +151,12 @@ class AttachmentField(Payload):
     value: Text = ""
 
 
+class AttachmentAction(Payload):
+    """A button below an attachment."""
+
+    url: Address = ""
+
+
 class Attachment(Payload):
     """What most monitoring tools post: a coloured box with a title."""
 
@@ -114,7 +166,10 @@ class Attachment(Payload):
     text: Text = ""
     fallback: Text = ""
     color: Line = ""
+    author_name: Line = ""
+    footer: Line = ""
     fields: Rows[AttachmentField] = ()
+    actions: Rows[AttachmentAction] = ()
     blocks: Blocks = ()
 
 
@@ -129,6 +184,7 @@ class Profile(Payload):
 
     app_id: Line = ""
     name: Line = ""
+    team_id: Line = ""
 
 
 class Message(Payload):
@@ -156,6 +212,17 @@ class Message(Payload):
     def thread(self) -> str:
         """The thread a reply belongs to."""
         return self.thread_ts or self.ts
+
+    @property
+    def sender(self) -> str:
+        """The app or bot that posted it, by an id that a sender does not choose."""
+        return self.bot_id or self.app_id or self.bot_profile.app_id
+
+    @property
+    def teams(self) -> frozenset[str]:
+        """The workspaces that the message gives its author."""
+        by_author = {self.bot_profile.team_id, self.user_team, self.source_team} - {""}
+        return frozenset(by_author or {self.team} - {""})
 
     @property
     def is_reply(self) -> bool:
@@ -217,6 +284,8 @@ class Ourselves:
     user_ids: frozenset[str] = frozenset()
     bot_id: str = ""
     app_id: str = ""
+    teams: frozenset[str] = frozenset()
+    """The workspaces, or the organisation, whose apps are ours; empty while that is not known."""
 
     def wrote(self, message: Message) -> bool:
         """Whether a message is our own; we never react to those."""

@@ -97,6 +97,12 @@ class SlackPeople:
         """The bot's own account; None while Slack has not said."""
         return await self._account.get("", self._auth_test)
 
+    async def home(self) -> frozenset[str]:
+        """The workspaces, or the organisation, whose apps are the bot's own company's; empty while
+        Slack has not said."""
+        account = await self.account()
+        return self._home(account) | ({account.enterprise_id} - {""} if account else set())
+
     async def is_ours(self, installed_in: frozenset[str]) -> bool:
         """Whether an event was sent for the bot's own installation; while that is not known, or the
         event does not say, its signature alone counts."""

@@ -118,12 +118,17 @@ class TeamsCommands:
             return too_many_investigations(self._settings.people.investigations_per_hour)
         now = datetime.now(UTC)
         since = since_in(question, now)
+        service = mentioned(self._settings, question)
+        service_from = "the question" if service else None
+        if service is None and about is not None:
+            service, service_from = about.alert.service, about.alert.service_from
         alert = Alert(
             source=SOURCE,
             id=activity.id,
             title=title,
             started_at=since or (about.alert.started_at if about else now),
-            service=mentioned(self._settings, question) or (about.alert.service if about else None),
+            service=service,
+            service_from=service_from,
             summary=about.alert.title if about else None,
             labels={**_labels(about), "fingerprint": f"{QUESTION_PREFIX}{SOURCE}:{name}"},
         )

@@ -16,11 +16,13 @@ from typing import Any
 import polars as pl
 from pydantic import BaseModel
 
-from faultline.analysis.alert_signal.deriving import with_alerting_series
+from faultline.analysis.alert_signal.queried_series import with_queried_series
+from faultline.analysis.alert_signal.series import with_alerting_series
 from faultline.analysis.case.alert_place import place_in, place_of
 from faultline.analysis.case.folder import json_bytes, write_evidence, write_json
 from faultline.analysis.case.readable_rows import readable_rows
 from faultline.analysis.case.tables import (
+    ALERT_QUERY,
     CHANGES,
     LOGS,
     METRICS,
@@ -37,7 +39,10 @@ from faultline.bot.investigation.reading_traces import with_exports
 from faultline.bot.runtime.threads import in_store, in_thread
 from faultline.bot.store.case_store import PARTS, CaseStore
 from faultline.bot.store.changes import MOST_READ, ReportedChange, ReportedChanges
-from faultline.connectors.shared.changes.same_rollouts import with_joined_rollouts
+from faultline.connectors.shared.changes.same_rollouts import (
+    with_joined_rollouts,
+    without_observed,
+)
 from faultline.connectors.shared.contract.base import (
     Check,
     Collected,
@@ -56,6 +61,7 @@ from faultline.connectors.shared.rows.log_windows import (
 )
 from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.vendors.kubernetes import CONNECTOR as KUBERNETES
+from faultline.connectors.vendors.prometheus import CONNECTOR as PROMETHEUS
 
 _OF_ITEMS = {field.name for field in fields(Item)} & set(Evidence.model_fields)
 
@@ -209,7 +215,12 @@ def assemble(
         whole = [_with_shared_logs(_without_covered_gaps(p, parts, folder), logged) for p in parts]
         write_evidence(folder, *_number(whole))
         # Which series the alert means can only be said once they are there.
-        named = with_alerting_series(alert, read_table(folder, METRICS.name))
+        metrics = read_table(folder, METRICS.name)
+        named = with_alerting_series(alert, metrics)
+        queried = read_table(folder, ALERT_QUERY.name)
+        named, with_query = with_queried_series(named, metrics, queried, scope)
+        if with_query.height > metrics.height:
+            write_table(folder, METRICS.name, with_query)
         write_json(folder / "alert.json", named)
         for path in sorted(folder.iterdir()):
             cases.put(case_id, path.name, path)
@@ -296,6 +307,7 @@ def _join(
     than a cluster collects."""
     clusters: list[pl.DataFrame] = []
     frames: list[pl.DataFrame] = []
+    measured: list[pl.DataFrame] = []
     for part in parts:
         file = f"{part.name}/{table}.parquet"
         stored = cases.get(case_id, f"{PARTS}/{file}")
@@ -304,7 +316,11 @@ def _join(
         frame = with_item_ids(conform(pl.read_parquet(stored), table, file), ids[part.name])
         is_cluster = vendor_in(part.connector) == KUBERNETES.name
         # Apart, because a cluster reports some rows that other sources report as well.
-        (clusters if is_cluster else frames).append(frame)
+        if table == CHANGES.name and vendor_in(part.connector) == PROMETHEUS.name:
+            measured.append(frame)
+        else:
+            (clusters if is_cluster else frames).append(frame)
+    clusters += [without_observed(frame, clusters) for frame in measured]
     logged: frozenset[str] = frozenset()
     if table == LOGS.name and clusters:
         logged = logged_elsewhere(pl.concat(clusters), frames)

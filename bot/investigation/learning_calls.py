@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 
-import polars as pl
 from sqlalchemy import Engine
 
 from faultline.analysis.case.alert_place import place_of
@@ -31,7 +30,7 @@ from faultline.bot.store.store import StoredInvestigation
 from faultline.bot.store.visibility import ALL, visible_to_teams
 from faultline.connectors.shared.contract.abilities import KnowsCalls
 from faultline.connectors.shared.contract.base import Collected, Connector, Item
-from faultline.connectors.shared.rows.collection_builder import nanoseconds
+from faultline.connectors.shared.rows.collection_builder import CallRow, nanoseconds, rows_table
 
 log = logging.getLogger("faultline.calls")
 
@@ -173,9 +172,11 @@ def learned_evidence(calls: Sequence[LearnedCall]) -> Collected:
     for call in calls:
         observed_nanoseconds = nanoseconds(call.last_seen)
         rows.append(
-            (call.caller, call.callee, call.source, observed_nanoseconds, call.investigation_id)
+            CallRow(
+                call.caller, call.callee, call.source, observed_nanoseconds, call.investigation_id
+            )
         )
-    table = pl.DataFrame(rows, schema=TOPOLOGY.columns, orient="row")
+    table = rows_table(rows, TOPOLOGY.columns)
     query = "calls that earlier investigations saw"
     item = Item("topology", query, rows=len(rows), source="earlier investigations")
     return Collected({TOPOLOGY.name: table}, (item,))

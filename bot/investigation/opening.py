@@ -14,6 +14,7 @@ from faultline.analysis.case.runbooks import RUNBOOKS_FILE
 from faultline.analysis.errors import ConnectorError
 from faultline.analysis.kinds.signals import AlertQuery
 from faultline.analysis.vocabulary import Alert, Scope
+from faultline.bot.investigation.asking_alert import AlertQueryConnector
 from faultline.bot.investigation.capturing import may_capture
 from faultline.bot.investigation.guiding import guided_scope, runbooks_line
 from faultline.bot.investigation.learning_calls import (
@@ -59,14 +60,17 @@ async def open_investigation(context: WorkerContext, investigation: StoredInvest
         scope = await _with_callees(context, investigation, alert, scope)
     follow_ups = FollowUps(context.store.engine)
     scope = follow_up_scope(scope, await in_store(follow_ups.scope, investigation.id))
-    connectors = worth_asking(context.connectors, alert, scope)
+    candidates = context.connectors
+    if alert.is_question:
+        candidates = tuple(c for c in candidates if not isinstance(c, AlertQueryConnector))
+    connectors = worth_asking(candidates, alert, scope)
     if recorded is None:
         scope = await fitted_to_history(alert, scope, connectors, deadline_s=ENRICH_DEADLINE_S)
     kinds = set(chain.from_iterable(connector.kinds for connector in connectors))
     scope = scope.model_copy(update={"obtainable": tuple(sorted(kinds))})
     names = [connector.name for connector in connectors]
     sources_text = ", ".join(names) or "no connector is configured"
-    left_out = [c.name for c in context.connectors if c.name not in names]
+    left_out = [c.name for c in candidates if c.name not in names]
     if left_out:
         sources_text += f"; not asked, for other places or services: {', '.join(left_out)}"
     await context.say(investigation.id, "scope", f"{_windows(scope)}; asking {sources_text}")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from faultline.analysis.case.alert_place import place_in
 from faultline.analysis.case.rounds import ROUNDS_FILE, Lead, Round, Rounds
-from faultline.analysis.errors import EvidenceError
+from faultline.analysis.kinds.place_names import NAMESPACE_LABELS
 from faultline.analysis.vocabulary import Alert, Scope
 from faultline.analysis.wording.phrases import listed, plain
 from faultline.bot.investigation.collecting import collect_part, part_name
@@ -23,8 +23,6 @@ from faultline.connectors.shared.contract.abilities import FollowsServices
 from faultline.connectors.shared.contract.base import Connector
 from faultline.connectors.shared.contract.instances import worth_asking
 
-NAMESPACE_LABELS = ("namespace", "exported_namespace", "kube_namespace", "k8s_namespace_name")
-"""Where the sources look for a service of that name."""
 LAST = 3
 """The number of the last round: the alerting service, what it leads to, and one step further."""
 MOST_LEADS = 6
@@ -116,9 +114,14 @@ async def ask_round(
     )
 
 
-def parts_of(rounds: Rounds) -> list[str]:
-    """The names of the parts that these rounds brought."""
-    return [part_name(name, each.number) for each in rounds.rounds for name in each.connectors]
+def part_names(connectors: Sequence[str], rounds: Rounds) -> list[str]:
+    """The names of all parts: those of one connector follow each other, so that another source
+    changes no ids of its evidence."""
+    later = [(name, each.number) for each in rounds.rounds for name in each.connectors]
+    names = list(dict.fromkeys([*connectors, *(name for name, _ in later)]))
+    parts = [(name, 1) for name in connectors] + later
+    parts.sort(key=lambda part: names.index(part[0]))
+    return [part_name(name, number) for name, number in parts]
 
 
 def stored_rounds(cases: CaseStore, case_id: str) -> Rounds:
@@ -127,11 +130,12 @@ def stored_rounds(cases: CaseStore, case_id: str) -> Rounds:
     return Rounds() if stored is None else Rounds.model_validate_json(stored)
 
 
-def stored_request(cases: CaseStore, case_id: str) -> tuple[Alert, Scope]:
-    """The alert and the scope of the case, as it was put together. Raises EvidenceError."""
+def stored_request(cases: CaseStore, case_id: str) -> tuple[Alert, Scope] | None:
+    """The alert and the scope of the case, as it was put together; None for a case without a scope,
+    which was not collected from sources that could be asked again."""
     alert, scope = (cases.get(case_id, name) for name in ("alert.json", "scope.json"))
     if alert is None or scope is None:
-        raise EvidenceError("scope.json", "is missing from the case store")
+        return None
     return Alert.model_validate_json(alert), Scope.model_validate_json(scope)
 
 

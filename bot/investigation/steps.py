@@ -29,7 +29,7 @@ from faultline.bot.investigation.remembering import askable_workspaces, recall_i
 from faultline.bot.investigation.rounds import (
     ask_round,
     next_round,
-    parts_of,
+    part_names,
     round_line,
     stored_request,
     stored_rounds,
@@ -198,8 +198,11 @@ class InvestigationSteps:
         context, cases = self.context, self.context.cases
         if context.recorded is not None:
             return False
+        request = await in_thread(stored_request, cases, investigation_id)
+        if request is None:
+            return False
+        alert, scope = request
         rounds = await in_thread(stored_rounds, cases, investigation_id)
-        alert, scope = await in_thread(stored_request, cases, investigation_id)
         following = next_round(rounds, leads, context.connectors, alert, scope, analysed_at)
         if following.round is None:
             if following.why is not None:
@@ -210,7 +213,7 @@ class InvestigationSteps:
         await context.say(investigation_id, stage, round_line(following.round))
         await ask_round(following.round, context.connectors, alert, scope, cases, investigation_id)
         rounds = rounds.model_copy(update={"rounds": (*rounds.rounds, following.round)})
-        names = [*scope.connectors, *parts_of(rounds)]
+        names = part_names(scope.connectors, rounds)
         await in_thread(assemble, alert, scope, names, cases, investigation_id)
         # Last, so that a step that is run again asks again what is not in the case yet.
         await context.put(investigation_id, ROUNDS_FILE, json_bytes(rounds))

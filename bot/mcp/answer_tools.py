@@ -51,7 +51,7 @@ def sentences_of(view: AnswerView) -> tuple[Sentence, ...]:
     sentences = [
         _sentence(claim.section.value, claim) for claim in (*view.ordered_claims, *view.beside)
     ]
-    steps = [_sentence("next_step", claim) for claim in view.next_steps]
+    steps = [_sentence("next_step", claim) for claim in (*view.next_steps, *view.routing)]
     return (headline, *sentences, *steps)
 
 

@@ -68,8 +68,9 @@ def traits_of(alert: Alert, settings: Settings, topology: ServiceTopology) -> Tr
     entry = settings.services.get(service) if service else None
     job = identify_job(alert, settings, entry.training_job if entry else None)
     # A machine's label may end with the exporter's port.
-    subs = (_PORT.sub("", _short(alert.labels.get(name))).casefold() for name in HOST_LABELS)
-    hosts = frozenset([host for host in dict.fromkeys(subs) if host][:MAX_HOSTS])
+    named = [_PORT.sub("", _short(alert.labels.get(name))).casefold() for name in HOST_LABELS]
+    named.append(_short(alert.host).casefold())
+    hosts = frozenset([host for host in dict.fromkeys(named) if host][:MAX_HOSTS])
     return Traits(
         fingerprint=alert.fingerprint,
         source=alert.source,

@@ -19,6 +19,7 @@ from faultline.bot.answer.message_updates import MessageUpdates
 from faultline.bot.answer.targets.target_type import ReplyTargets
 from faultline.bot.conversation.workflow import QUEUES, enqueue_questions, register_conversation
 from faultline.bot.investigation import analyzing
+from faultline.bot.investigation.asking_alert import AlertQueryConnector
 from faultline.bot.investigation.collecting import ReportedChangesConnector
 from faultline.bot.investigation.reading_traces import TraceReading
 from faultline.bot.investigation.scheduled_checks import DeployCheckLoop, WatchLoop
@@ -228,7 +229,11 @@ def _conversation_steps(context: WorkerContext, owner: str) -> ConversationSteps
 def build_context(settings: Settings, store: Store, *, owner: str) -> WorkerContext:
     """What this worker investigates with."""
     connectors = build_connectors(settings)
-    connectors = (*connectors, ReportedChangesConnector(ReportedChanges(store.engine)))
+    connectors = (
+        *connectors,
+        ReportedChangesConnector(ReportedChanges(store.engine)),
+        AlertQueryConnector(connectors),
+    )
     # The scope of a recorded incident, where one is played.
     recorded_scope: Scope | None
     if settings.recorded.case is None:

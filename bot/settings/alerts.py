@@ -87,6 +87,10 @@ class ChannelSettings(Section):
     """The time zone of both, such as `Europe/Berlin`."""
     break_through: Names = ("critical", "page", "fatal", "emergency", "high", "p1", "sev0", "sev1")
     """Severities that are announced at once even so. `high` is what PagerDuty calls urgent."""
+    apps: Names = ()
+    """Apps and bots whose Slack messages are read as alerts: names, app ids (`A...`) or bot ids
+    (`B...`). Unset: every app of the bot's own workspace. An app of another workspace, in a channel
+    shared by Slack Connect, counts by its id alone."""
 
     @field_validator("quiet")
     @classmethod
@@ -140,7 +144,7 @@ class AlertSettings(Section):
     investigated."""
     channels: Mapping[str, ChannelSettings] = Field(default_factory=dict)
     """Tables `[alerts.channels.ID]` (`per_hour`, `quiet`, `quiet_days`, `time_zone`,
-    `break_through`). `"*"` is for all other channels."""
+    `break_through`, `apps`). `"*"` is for all other channels."""
 
     @model_validator(mode="after")
     def _every_rule_can_match(self) -> AlertSettings:

@@ -77,8 +77,10 @@ GRAFANA_ONCALL = {
         "{integration: integration.name, team: integration.team})"
     ),
 }
-# docs.newrelic.com, "Notification message templates": the webhook's default template.
+# docs.newrelic.com, "Notification message templates": the webhook's default template. A test of a
+# workflow fills it with the page's own examples, a test of a channel has a separate body.
 NEW_RELIC = {
+    "test": "current_state == 'test' || contains(title || '', 'Some-Entity')",
     "title": "title",
     "id": "id",
     "state": (
@@ -96,6 +98,7 @@ NEW_RELIC = {
 # docs.dynatrace.com, "Webhook integration": the placeholders of a problem notification. The body is
 # the one that our page gives.
 DYNATRACE = {
+    "test": "contains(ProblemTitle || '', 'notification test run')",
     "title": "ProblemTitle",
     "id": "PID",
     "state": "(State == 'OPEN' && 'firing') || (State == 'RESOLVED' && 'resolved') || 'update'",
@@ -124,6 +127,7 @@ SPLUNK_ONCALL = {
 }
 # cloud.google.com/monitoring/support/notification-options, "Schema structure", version 1.2.
 GCP_MONITORING = {
+    "test": "version == 'test'",
     "title": "incident.policy_name || incident.condition_name",
     "id": "incident.incident_id",
     "state": "incident.state",
@@ -155,7 +159,7 @@ PRESETS: Mapping[str, Mapping[str, str]] = MappingProxyType(
         "zabbix": ZABBIX,
     }
 )
-"""Expressions by preset and field."""
+"""Expressions by preset and field; `test` is true for what the sender's test button posts."""
 
 
 Preset = Literal[

@@ -234,6 +234,8 @@ def suppressed_alerts(engine: Engine, *, limit: int = 100) -> list[SuppressedAle
     """What was not investigated, the latest first."""
     query = (
         select(SuppressedAlertRow)
+        # Messages in which no alert was recognised: faultline.bot.store.passed_over.
+        .where(SuppressedAlertRow.kind != "unread")
         .order_by(SuppressedAlertRow.last_at.desc(), SuppressedAlertRow.key)
         .limit(min(limit, MAX_LISTED))
     )

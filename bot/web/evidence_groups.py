@@ -139,7 +139,7 @@ def cited_claims(claims: Iterable[Claim], answer: AnswerView, home: str) -> tupl
 def next_steps(answer: AnswerView, home: str) -> tuple[NextStep, ...]:
     """What to do, the first thing first."""
     steps = []
-    for claim in answer.next_steps:
+    for claim in (*answer.next_steps, *answer.routing):
         action, _, check = claim.text.partition(CHECK)
         check = f"{CHECK.strip()} {check}" if check else ""
         steps.append(NextStep(action, check, _links(claim, answer, home)))

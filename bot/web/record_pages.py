@@ -22,6 +22,7 @@ from faultline.bot.operating.credentials import Credentials, problem_of
 from faultline.bot.operating.telemetry.readiness import Readiness
 from faultline.bot.runtime.threads import in_store, in_thread
 from faultline.bot.store.listing import AnswerLabel
+from faultline.bot.store.passed_over import passed_over_messages
 from faultline.bot.store.reports import Condition, judged_answers, read_condition
 from faultline.bot.web.accuracy_view import ENOUGH, SIDE, accuracy_of
 from faultline.bot.web.case_zip import CaseArchive
@@ -68,7 +69,9 @@ class RecordPages:
 
     async def health(self, request: Request) -> Response:
         """The bot's own condition."""
-        condition = await in_store(read_condition, self.site.store.engine, visibility_of(request))
+        engine, visibility = self.site.store.engine, visibility_of(request)
+        condition = await in_store(read_condition, engine, visibility)
+        passed_over = await in_store(passed_over_messages, engine, visibility)
         now = datetime.now(UTC)
         lines = condition_lines(condition, now)
         lines += await in_thread(_room, self.site.settings.store.directory)
@@ -82,6 +85,7 @@ class RecordPages:
             condition=condition,
             lines=lines,
             times=_times(condition),
+            passed_over=passed_over,
             backend=self._backend(),
         )
 

@@ -14,6 +14,7 @@ import pytest
 from faultline.analysis.case.tables import conform
 from faultline.analysis.kinds.signals import AlertQuery
 from faultline.analysis.vocabulary import Alert
+from faultline.bot.investigation.asking_alert import AlertQueryConnector
 from faultline.bot.settings import Settings
 from faultline.connectors.shared.contract.base import Collected, collect_from
 from faultline.connectors.vendors.azure import CONNECTOR
@@ -164,3 +165,34 @@ def test_calls_and_answers_are_those_of_the_published_api(
         answer = {"value": DEFINITIONS} if call == "metricDefinitions" else metrics(asked).body
         wanted = {"$ref": f"#/components/schemas/{schema}", "components": document["components"]}
         jsonschema.Draft202012Validator(wanted).validate(answer)
+
+
+def test_a_metric_alert_is_held_against_its_threshold(azure: LocalServer, tmp_path: Path) -> None:
+    connector = CONNECTOR.configured(Settings.model_validate(stand_in.settings(azure.url)))
+    assert connector is not None
+    query = AlertQuery(
+        language="metric",
+        text="Http5xx",
+        namespace="Microsoft.Web/sites",
+        statistic="Total",
+        comparison=">",
+        threshold=5,
+        window_s=300,
+        dimensions={"Instance": "it's-1"},
+    )
+    alert = Alert(
+        source="azure_monitor",
+        title="Payments fails",
+        started_at=ALERT_AT,
+        labels={"resource_id": SITE},
+        query=query,
+    )
+    asked = AlertQueryConnector([connector])
+    found = asyncio.run(collect_from(asked, request_for(tmp_path, alert=alert)))
+    rows = found.tables["alert_query"]
+    assert set(rows["threshold"]) == {5.0}
+    true = rows.filter(rows["is_true"] > 0)
+    assert true["time"].min() == ONSET
+    calls = [asked for asked in azure.asked if asked.path.endswith("/metrics")]
+    assert {call.query["$filter"][0] for call in calls} == {"Instance eq 'it''s-1'"}
+    assert {call.query["interval"][0] for call in calls} == {"PT5M"}

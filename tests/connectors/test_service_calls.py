@@ -9,10 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from faultline.analysis.case.addresses import AddressBook
 from faultline.analysis.vocabulary import Alert
 from faultline.connectors.shared.contract.base import Collected
+from faultline.connectors.vendors.prometheus.call_metrics import FIXED, CallMetric
 from faultline.connectors.vendors.prometheus.connector import PrometheusConnector
-from faultline.connectors.vendors.prometheus.service_calls import METRICS, CallMetric, calls_of
+from faultline.connectors.vendors.prometheus.service_calls import calls_of
 from tests.connectors.collected_cases import calls_in
 from tests.connectors.conftest import (
     ALERT_AT,
@@ -52,6 +54,30 @@ SERIES = (
         'direction="outbound",deployment="emails",dst_deployment="smtp-relay",dst_service="smtp"',
     ),
     ("response_total", 'direction="inbound",deployment="emails"'),
+    (
+        "request_total",
+        'direction="outbound",deployment="emails",dst_deployment="templates",tls="true"',
+    ),
+    (
+        "outbound_http_route_backend_response_statuses_total",
+        'deployment="emails",parent_name="users",backend_name="users",backend_namespace="shop",'
+        'http_status="200",error=""',
+    ),
+    (
+        "hubble_http_requests_total",
+        'reporter="client",source="shop/checkout-6d5f8b9c7d-x2x4z",destination="shop/ledger",'
+        'method="GET",protocol="HTTP/1.1",status="200"',
+    ),
+    (
+        "beyla_network_flow_bytes_total",
+        'k8s_src_owner_name="checkout",k8s_src_namespace="shop",k8s_dst_owner_name="audit",'
+        'k8s_dst_namespace="shop",direction="request"',
+    ),
+    (
+        "beyla_network_flow_bytes_total",
+        'k8s_src_owner_name="audit",k8s_src_namespace="shop",k8s_dst_owner_name="checkout",'
+        'k8s_dst_namespace="shop",direction="response"',
+    ),
     (
         "envoy_cluster_upstream_rq_total",
         'consul_source_service="search",consul_destination_service="index"',
@@ -111,7 +137,17 @@ def found(prometheus: RunningPrometheus, tmp_path_factory: pytest.TempPathFactor
     ("source", "calls"),
     [
         ("service_graph", [("checkout", "orders-db"), ("web", "checkout")]),
-        ("mesh", [("checkout", "payments"), ("emails", "smtp"), ("search", "index")]),
+        (
+            "mesh",
+            [
+                ("checkout", "payments"),
+                ("emails", "smtp"),
+                ("emails", "templates"),
+                ("emails", "users"),
+                ("search", "index"),
+            ],
+        ),
+        ("network", [("checkout", "audit"), ("checkout", "ledger")]),
         ("proxy", [("web", "cart"), ("web", "payments")]),
         ("ingress", [("ingress-nginx", "web"), ("traefik", "checkout"), ("traefik", "payments")]),
     ],
@@ -124,7 +160,9 @@ def test_each_metric_tells_of_the_calls_in_the_alert_s_place(
 
 def test_each_query_is_an_item_with_its_link(found: Collected) -> None:
     items = [item for item in found.items if item.kind == "topology"]
-    assert len(items) == len(METRICS) - 1
+    metrics = {name for name, _ in SERIES} - {"envoy_cluster_upstream_rq_total"}
+    # Envoy's is asked as Consul labels it, too.
+    assert len(items) == len(metrics) + 2
     assert sum(item.rows or 0 for item in items) == found.tables["topology"].height
     for item in items:
         assert 'cluster="prod-eu"' in item.query
@@ -135,7 +173,7 @@ def test_each_query_is_an_item_with_its_link(found: Collected) -> None:
 
 @pytest.mark.parametrize(
     ("service", "callees"),
-    [("checkout", ("orders-db", "payments")), ("cart", ()), (None, ())],
+    [("checkout", ("audit", "ledger", "orders-db", "payments")), ("cart", ()), (None, ())],
 )
 def test_whom_the_alerting_service_calls_is_told_before_anything_is_collected(
     prometheus: RunningPrometheus, service: str | None, callees: tuple[str, ...]
@@ -151,21 +189,22 @@ HOSTILE = ("x\x00y", "\u202eevil", "a" * 100_000, "::1", "[fe80::1]:80", "localh
 
 
 def test_names_are_hostile() -> None:
-    for metric in METRICS:
+    for metric in FIXED:
         caller, callee = (*metric.callers, ""), metric.callees
         series = [{caller[0]: "web", callee[0]: name} for name in HOSTILE]
-        for _, name in calls_of(metric, series, {"", "a-b"}):
+        for _, name, _ in calls_of(metric, series, AddressBook({"", "a-b"})):
             assert name.isprintable()
             assert len(name) <= 253
 
 
 def test_the_longest_known_service_is_meant_by_a_route() -> None:
-    [traefik] = (one for one in METRICS if one.callee_is == "route")
+    [traefik] = (one for one in FIXED if one.callee_is == "route")
     series = [{"service": "shop-cart-api-7070@kubernetescrd"}]
-    assert list(calls_of(traefik, series, {"cart", "cart-api", "art"})) == [("traefik", "cart-api")]
-    assert not list(calls_of(traefik, series, {"payments"}))
+    book = AddressBook({"cart", "cart-api", "art"})
+    assert list(calls_of(traefik, series, book)) == [("traefik", "cart-api", None)]
+    assert not list(calls_of(traefik, series, AddressBook({"payments"})))
 
 
 def test_a_counter_that_names_one_side_alone_tells_nothing() -> None:
     metric = CallMetric("x", "mesh", ("client",), ("server",))
-    assert not list(calls_of(metric, [{"client": "web"}, {"server": "db"}, {}], ()))
+    assert not list(calls_of(metric, [{"client": "web"}, {"server": "db"}, {}], AddressBook(())))

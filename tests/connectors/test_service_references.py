@@ -46,7 +46,8 @@ ENV = {
     "OTEL_SERVICE_NAME": "checkout",
     "SELF_URL": "http://checkout:8080",
 }
-EXPECTED = ["cart", "kafka", "orders-db", "payments", "search-api", "sessions"]
+ARGUMENTS = ["--ledger-address=ledger:9000", "--mode=flags", "-c", "wget http://rates:8080/all"]
+EXPECTED = ["cart", "kafka", "ledger", "orders-db", "payments", "rates", "search-api", "sessions"]
 
 
 def service(name: str, app: str | None = None) -> Object:
@@ -59,6 +60,7 @@ def objects() -> dict[str, list[Object]]:
     env = [{"name": name, "value": value} for name, value in ENV.items()]
     env.append({"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "ads", "key": "t"}}})
     made = template("checkout", "registry.example.com/shop/checkout:1", "1Gi", env)
+    made["spec"]["containers"][0]["args"] = ARGUMENTS
     names = (*EXPECTED, "ads", "flags", "web")
     backend = {"service": {"name": "checkout-http", "port": {"number": 80}}}
     path = {"path": "/", "pathType": "Prefix", "backend": backend}
@@ -106,6 +108,42 @@ def test_addresses_routes_and_ingresses_are_calls_and_no_value_is_kept(
         assert secret not in everything
     table = conform(found.tables["topology"], "topology", "topology")
     assert table["last_seen"].unique().to_list() == [ALERT_AT]
+
+
+POLICY = {
+    "podSelector": {"matchLabels": {"app": "checkout"}},
+    "policyTypes": ["Ingress", "Egress"],
+    "ingress": [{"from": [{"podSelector": {"matchLabels": {"app": "web"}}}, {"podSelector": {}}]}],
+    "egress": [{"to": [{"podSelector": {"matchExpressions": [
+        {"key": "app", "operator": "In", "values": ["payments"]}
+    ]}}]}],
+}  # fmt: skip
+
+
+def test_a_policy_that_names_both_sides_tells_of_their_call(
+    server: LocalServer, tmp_path: Path
+) -> None:
+    names = ("checkout", "web", "payments", "batch")
+    made = {
+        "deployments": [
+            workload("Deployment", name, template(name, "a:1", "1Gi")) for name in names
+        ],
+        "pods": [pod(f"{name}-1", name, "node-1", [container()]) for name in names],
+        "networkpolicies": [
+            {"metadata": meta("checkout"), "spec": POLICY},
+            {"metadata": meta("deny-all"), "spec": {"podSelector": {}, "policyTypes": ["Egress"]}},
+        ],
+    }
+    serve(server, made)
+    given = {
+        "kubernetes": {"url": server.url, "token": TOKEN},
+        "services": {name: {"kubernetes": [f"{SPACE}/deployment/{name}"]} for name in names},
+    }
+    connector = CONNECTOR.configured(Settings.model_validate(given))
+    assert connector is not None
+    request = request_for(tmp_path, services=names)
+    found = asyncio.run(collect_from(connector, request))
+    assert calls_in(found, "network_policies") == [("checkout", "payments"), ("web", "checkout")]
 
 
 @pytest.mark.parametrize(

@@ -101,8 +101,11 @@ class Ground:
     @cached_property
     def written(self) -> str:
         """All that is known of the incident as text in lower case."""
-        gaps = (self.diagnosis, self.alert, *self.gaps)
-        return "\n".join([*self.subjects, *(gap.model_dump_json() for gap in gaps)]).casefold()
+        written = [*self.subjects]
+        for record in (self.diagnosis, self.alert, *self.gaps):
+            # The name of an empty field is no word of the data.
+            written.append(record.model_dump_json(exclude_defaults=True))
+        return "\n".join(written).casefold()
 
     @cached_property
     def named_in_words(self) -> frozenset[str]:

@@ -86,7 +86,8 @@ def status_update(view: AnswerView, *, since: datetime | None) -> StatusUpdate:
     sure = view.how_sure or view.verdict_label
     lines = [f"{first_clause(view.headline)}{began}. {sure}."]
     lines += [claim.text for claim in view.section(Section.WHY)[:MOST_STEPS]]
-    lines += [f"To do: {step.text}" for step in view.next_steps[:MOST_STEPS]]
+    steps = (*view.next_steps[:MOST_STEPS], *view.routing)
+    lines += [f"To do: {step.text}" for step in steps]
     unsure = [claim.text for claim in view.section(Section.UNSURE)] or list(view.missing)
     lines += [f"Not sure: {text}" for text in unsure[:MOST_UNSURE]]
     return StatusUpdate(

@@ -146,7 +146,7 @@ class _Draft:
 
     def actions(self) -> list[str]:
         steps = []
-        for step in self.view.next_steps:
+        for step in (*self.view.next_steps, *self.view.routing):
             steps.append(f"- [ ] {shown(step.text)}{self.cite(step.findings[:1])} {OWNER}")
         if self.view.to_tell_apart:
             steps.append(f"- [ ] {shown(self.view.to_tell_apart)} {OWNER}")

@@ -109,7 +109,7 @@ def answer_text_lines(
         lines.append(f"What's happening: {answer.happening}")
     lines += _listed(answer.why_label, [_cited(line) for line in answer.why])
     lines.append(f"Do next: {answer.steps[0]}")
-    lines += [f"- {step}" for step in answer.steps[1:]]
+    lines += [f"- {step}" for step in (*answer.steps[1:], *answer.routing)]
     lines += _listed("Not sure about", [_cited(line) for line in answer.unsure])
     lines += _listed(SECOND_OPINION, [_cited(line) for line in answer.second_opinion])
     lines += _listed(INFERRED, [_cited(line) for line in answer.inferred])

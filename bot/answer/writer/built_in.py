@@ -11,7 +11,11 @@ from collections.abc import Mapping, Sequence
 from faultline.analysis.analyzers import finding_kind
 from faultline.analysis.case.earlier import FLEET, KIND, RECORD
 from faultline.analysis.kinds.finding_details import EarlierDetails
-from faultline.analysis.kinds.finding_kinds import SIGNAL_STOPPED
+from faultline.analysis.kinds.finding_kinds import (
+    ALERT_QUERY_GONE,
+    ALERT_TRUE,
+    SIGNAL_STOPPED,
+)
 from faultline.analysis.vocabulary import (
     Alert,
     Claim,
@@ -96,7 +100,7 @@ def _claims(story: Story, diagnosis: Diagnosis, alert: Alert, headline: str) -> 
 def _observations(diagnosis: Diagnosis) -> list[Claim]:
     """Where nothing is blamed, the clearest of what was seen."""
     # The headline and the step say all about a signal that stopped.
-    excluded_kinds = (SIGNAL_STOPPED.name,)
+    excluded_kinds = (SIGNAL_STOPPED.name, ALERT_QUERY_GONE.name, ALERT_TRUE.name)
     findings = [
         finding
         for finding in diagnosis.findings

@@ -15,6 +15,8 @@ from faultline.analysis.kinds.finding_details import (
     StateFactDetails,
 )
 from faultline.analysis.kinds.finding_kinds import (
+    ALERT_QUERY_GONE,
+    CHANGE_NEAR,
     CHANGE_RULED_OUT,
     METRIC_SHIFT,
     SIGNAL_STOPPED,
@@ -23,7 +25,7 @@ from faultline.analysis.kinds.finding_kinds import (
 from faultline.analysis.kinds.state_faults import OF_NODES
 from faultline.analysis.phrasing.clauses import statement
 from faultline.analysis.phrasing.metric_forms import DOUBLED, counts_few
-from faultline.analysis.phrasing.statement import Phrase, Slot, listed, name, say
+from faultline.analysis.phrasing.statement import Phrase, Slot, clock, listed, name, say
 from faultline.analysis.vocabulary import Cause, Claim, Diagnosis, Finding, Section, Verdict
 from faultline.analysis.wording.amounts import SECONDS, amount
 from faultline.analysis.wording.names import subject_name
@@ -38,6 +40,8 @@ from faultline.bot.answer.writer.story import (
 
 MOST_AGAINST = 1
 NAMED = 2
+SUSPECTS = 2
+"""Causes whose changes are named, blamed or not: whoever rolls back wants to know of them."""
 LONG_REASON = 75
 NEARLY_AS_LIKELY = 0.15
 """From this confidence on the next cause is named even where its lines accuse another service."""
@@ -63,9 +67,10 @@ def unsure(story: Story, diagnosis: Diagnosis) -> list[Claim]:
         return []
     findings_by_id = {finding.id: finding for finding in diagnosis.findings}
     candidate = list(_candidate(story, diagnosis, findings_by_id))
+    beside = list(_changes_beside(story, diagnosis))
     if diagnosis.verdict is Verdict.INSUFFICIENT_EVIDENCE:
         # Where no cause is named there is nothing to be against.
-        return candidate
+        return candidate + beside
     offered = {finding for claim in candidate for finding in claim.findings}
     claims: list[Claim] = []
     for finding_id in cause.contradicting:
@@ -78,7 +83,7 @@ def unsure(story: Story, diagnosis: Diagnosis) -> list[Claim]:
         ):
             claims.append(_against(finding, cause))
     doubts = claims[:MOST_AGAINST] + candidate
-    return doubts or open_question(story, diagnosis)
+    return (doubts or open_question(story, diagnosis)) + beside
 
 
 def checked(story: Story, diagnosis: Diagnosis) -> list[Claim]:
@@ -87,6 +92,33 @@ def checked(story: Story, diagnosis: Diagnosis) -> list[Claim]:
     if diagnosis.verdict is Verdict.NO_ACTIVE_INCIDENT:
         return []
     return [*_changes_checked(story, diagnosis), *_providers_checked(diagnosis)]
+
+
+def _changes_beside(story: Story, diagnosis: Diagnosis) -> Iterator[Claim]:
+    """Changes shortly before the onset on what is suspected or affected, which are not blamed."""
+    leading = {cause.subject for cause in diagnosis.causes[:SUSPECTS]}
+    if story.effect is not None:
+        leading.add(story.effect.subject)
+    blamed = {cause.change for cause in diagnosis.causes} - {None}
+    changes = [
+        finding
+        for finding in diagnosis.findings
+        if finding.kind == CHANGE_NEAR.name
+        and finding.subject in leading
+        and (details := ChangeDetails.of(finding)) is not None
+        and details.change
+        and details.change not in blamed
+    ]
+    for change in sorted(changes, key=lambda change: _nearness(change, story))[:NAMED]:
+        called = change_by_title(change) or change_called(
+            change, with_service=True, with_time=False
+        )
+        text = say(
+            "{called} came shortly before{time}, and nothing but that points to it",
+            called=called,
+            time=say(" ({at} UTC)", at=clock(change.onset)) if change.onset is not None else "",
+        )
+        yield claim_of(text, Section.UNSURE, (change.id,))
 
 
 def _providers_checked(diagnosis: Diagnosis) -> Iterator[Claim]:
@@ -312,7 +344,8 @@ def _is_of_a_place(finding: Finding) -> bool:
 def remaining_gaps(diagnosis: Diagnosis) -> tuple[str, ...]:
     """What is missing, without what the answer says anyway: of a signal that stopped the headline
     and the step say all."""
-    stopped = [finding for finding in diagnosis.findings if finding.kind == SIGNAL_STOPPED.name]
+    ended = (SIGNAL_STOPPED.name, ALERT_QUERY_GONE.name)
+    stopped = [finding for finding in diagnosis.findings if finding.kind in ended]
     if stopped and diagnosis.verdict is Verdict.INSUFFICIENT_EVIDENCE:
         return ()
     return tuple(diagnosis.missing)

@@ -15,6 +15,7 @@ from faultline.analysis.kinds.finding_details import (
     JobDetails,
     PlaceDetails,
 )
+from faultline.analysis.kinds.finding_kinds import ALERT_NOT_TRUE, ALERT_TRUE
 from faultline.analysis.phrasing.clauses import statement
 from faultline.analysis.phrasing.metric_forms import (
     failing_share,
@@ -78,6 +79,7 @@ def happening(story: Story, diagnosis: Diagnosis, alert: Alert, headline: str = 
     if cited:
         texts = [_since(diagnosis, alert), _failed(story, diagnosis), *texts]
     claims = [claim_of(text, Section.HAPPENING, cited) for text in texts if text]
+    claims += _of_the_query(diagnosis, headline)
     affected = _affected(story, diagnosis, alert)
     alerted = alerting(diagnosis, alert)
     shown = affected.text if affected is not None else ""
@@ -88,6 +90,17 @@ def happening(story: Story, diagnosis: Diagnosis, alert: Alert, headline: str = 
         claims.append(affected)
     elif cited and nobody_else:
         claims.append(claim_of(nobody_else, Section.HAPPENING, cited))
+    return claims
+
+
+def _of_the_query(diagnosis: Diagnosis, headline: str) -> list[Claim]:
+    """What the alert's own query says, where the headline does not."""
+    claims = []
+    for finding in diagnosis.findings:
+        if finding.kind in (ALERT_TRUE.name, ALERT_NOT_TRUE.name):
+            claim = finding_claim(finding, Section.HAPPENING)
+            if claim.text not in headline:
+                claims.append(claim)
     return claims
 
 

@@ -15,7 +15,15 @@ from faultline.analysis.kinds.finding_details import (
     MetricShiftDetails,
     SignatureDetails,
 )
-from faultline.analysis.kinds.finding_kinds import ALERT_IN_RANGE, SIGNAL_RECOVERED, SIGNAL_STOPPED
+from faultline.analysis.kinds.finding_kinds import (
+    ALERT_IN_RANGE,
+    ALERT_NOT_TRUE,
+    ALERT_OFTEN_TRUE,
+    ALERT_QUERY_GONE,
+    ALERT_TRUE,
+    SIGNAL_RECOVERED,
+    SIGNAL_STOPPED,
+)
 from faultline.analysis.phrasing.clauses import brief, place_phrase, statement
 from faultline.analysis.phrasing.log_forms import LOGS, OF_CALLED
 from faultline.analysis.phrasing.metric_forms import both_levels, is_shift, signal_text
@@ -45,6 +53,8 @@ CALM_CONFIDENCE = 0.75
 """With less confidence in calm the alerting signal could not be held against its own past."""
 NO_INCIDENT = "No active incident"
 CANNOT_TELL = "I can't tell yet"
+_BEFORE_THE_LEVEL = frozenset({ALERT_NOT_TRUE.name, ALERT_OFTEN_TRUE.name})
+"""What the alert's own query says comes before the level of the signal."""
 
 
 def headline(story: Story, diagnosis: Diagnosis, alert: Alert) -> str:
@@ -168,9 +178,12 @@ def _effect(story: Story, alert: Alert, tense: Tense) -> Phrase:
 
 def _cannot_tell(story: Story, diagnosis: Diagnosis, alert: Alert) -> str:
     for finding in diagnosis.findings:
-        if finding.kind == SIGNAL_STOPPED.name:
-            return f"{statement(finding).clause()}."
+        if finding.kind in (SIGNAL_STOPPED.name, ALERT_QUERY_GONE.name):
+            return statement(finding).clause().sentence
     if story.effect is None:
+        for finding in diagnosis.findings:
+            if finding.kind == ALERT_TRUE.name:
+                return f"{statement(finding).clause().sentence} {CANNOT_TELL} why."
         return f"{CANNOT_TELL} what is behind “{quotable(alert.title).rstrip('.')}”."
     wording: Statement = statement(story.effect)
     return joined([say(f"{CANNOT_TELL} why"), wording.clause()], " ").sentence
@@ -182,13 +195,15 @@ def explaining(diagnosis: Diagnosis) -> list[Finding]:
         finding for finding in diagnosis.findings if finding_kind(finding.kind).explains_alert
     ]
     findings.sort(key=lambda finding: -finding.strength)
+    first = [finding for finding in diagnosis.findings if finding.kind in _BEFORE_THE_LEVEL]
     level = [finding for finding in diagnosis.findings if finding.kind == ALERT_IN_RANGE.name]
-    return level + findings
+    return first + level + [finding for finding in findings if finding not in first]
 
 
 def _why_none(diagnosis: Diagnosis, alert: Alert) -> str:
     for finding in explaining(diagnosis):
-        return f"{statement(finding).clause()}."
+        clause = statement(finding).clause()
+        return f"{continued(str(clause))}." if finding.kind in _BEFORE_THE_LEVEL else f"{clause}."
     for finding in diagnosis.findings:
         details = MetricShiftDetails.of(finding)
         same = finding.subject == alert.service and finding.signal == alert.signal

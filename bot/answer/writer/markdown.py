@@ -16,7 +16,7 @@ def to_markdown(view: AnswerView) -> str:
     """The report with its causes, the findings behind it, their evidence, what is missing and what
     was removed."""
     lines = [f"- {shown(view.to_tell_apart)}"] if view.to_tell_apart else []
-    steps = enumerate(view.next_steps, start=1)
+    steps = enumerate((*view.next_steps, *view.routing), start=1)
     parts = [
         [f"# {shown(view.headline)}"],
         _facts(view),
@@ -37,7 +37,8 @@ def to_markdown(view: AnswerView) -> str:
         _section(
             "Evidence we could not collect",
             (
-                f"- {shown(gap.kind)} from {shown(gap.source)}: {shown(gap.reason)}"
+                f"- {shown(gap.kind).replace('_', ' ')} from {shown(gap.source)}: "
+                f"{shown(gap.reason)}"
                 for gap in view.gaps
             ),
         ),

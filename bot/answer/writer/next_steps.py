@@ -3,6 +3,7 @@ second, or what would mend the alert or its signal."""
 
 from __future__ import annotations
 
+from faultline.analysis.alert_signal.subjects import misrouting_label
 from faultline.analysis.analyzers import cause_kinds, fault_of, finding_kind
 from faultline.analysis.changes.nearby import NEAR
 from faultline.analysis.kinds.fault_kinds import (
@@ -10,10 +11,14 @@ from faultline.analysis.kinds.fault_kinds import (
     FaultKind,
 )
 from faultline.analysis.kinds.finding_details import (
+    ChangeDetails,
+    StateFactDetails,
     change_named,
 )
 from faultline.analysis.kinds.finding_kinds import (
     ALERT_IN_RANGE,
+    ALERT_NOT_TRUE,
+    ALERT_QUERY_GONE,
     SIGNAL_STOPPED,
 )
 from faultline.analysis.kinds.signals import classify, is_bad, is_headroom
@@ -28,6 +33,7 @@ from faultline.analysis.phrasing.state_forms import is_down
 from faultline.analysis.phrasing.statement import FAIL, Tense, possessive
 from faultline.analysis.phrasing.steps import step_about
 from faultline.analysis.vocabulary import (
+    Alert,
     Cause,
     Claim,
     Diagnosis,
@@ -36,14 +42,25 @@ from faultline.analysis.vocabulary import (
 )
 from faultline.analysis.wording.amounts import amount
 from faultline.analysis.wording.names import change_name, is_plural, subject_name
+from faultline.analysis.wording.phrases import capitalised
 from faultline.bot.answer.writer.doubts import other_candidate
 from faultline.bot.answer.writer.headline import CITED, closed, continued
 from faultline.bot.answer.writer.plain_text import quotable
 from faultline.bot.answer.writer.story import (
     Story,
     change_by_title,
+    step_of,
 )
 
+_FROM_GIT = {
+    "Argo CD with self-heal": "will restore what is in Git within 3 minutes",
+    "Argo CD": "may restore what is in Git within 3 minutes",
+    "Flux": "will restore what is in Git within its interval",
+    "Flux's HelmRelease": "may restore what is in Git within its interval",
+}
+"""Argo CD compares each three minutes (argocd-cm, `timeout.reconciliation`), and only self-healing
+undoes what somebody changed by hand. A Kustomization of Flux is applied at each interval; a
+HelmRelease corrects drift only if `driftDetection` is on."""
 SECOND_BELOW = 0.75
 """A less likely cause comes with the next one's step."""
 
@@ -59,19 +76,41 @@ def next_steps(story: Story, diagnosis: Diagnosis) -> list[Claim]:
     if diagnosis.verdict is Verdict.RECOVERED:
         later = f"To prevent a repeat: {continued(step)}"
         return [Claim(text=later, findings=_cited(story.cause, diagnosis))]
-    done = _when_it_worked(story)
-    text = f"{step} {done}" if done else step
+    parts = [step, who_restores(story), _when_it_worked(story)]
+    text = " ".join(filter(None, parts))
     claims = [Claim(text=text, findings=_cited(story.cause, diagnosis))]
     if diagnosis.confidence < SECOND_BELOW:
         claims += _step_of_the_second(story, diagnosis, step)
     return claims
 
 
+def routing_step(alert: Alert) -> tuple[Claim, ...]:
+    """What to change where a label names the exporter instead of the service, so that the next such
+    alert is routed right; none where the labels are right."""
+    label = misrouting_label(alert.labels, alert.service)
+    if label is None:
+        return ()
+    source = (alert.service_from or "").removeprefix("its label ")
+    if source.startswith("exported_"):
+        change = "set honorLabels: true in the exporter's ServiceMonitor"
+    elif source in alert.labels and alert.labels[source] == alert.service:
+        change = f'add to the rule: labels: {{{label}: "{{{{ $labels.{source} }}}}"}}'
+    else:
+        change = (
+            "add to the exporter's ServiceMonitor: "
+            f"metricRelabelings: [{{action: labeldrop, regex: {label}}}]"
+        )
+    exporter = quotable(alert.labels[label])
+    text = f"The alert's label {label} names the exporter {exporter}. To route it right, {change}"
+    return (Claim(text=text, findings=()),)
+
+
 def _fixes_of_the_alert(diagnosis: Diagnosis) -> list[Claim]:
     claims = []
     for finding in diagnosis.findings:
         fix = finding.details.fix
-        if fix and finding_kind(finding.kind).explains_alert:
+        explains = finding_kind(finding.kind).explains_alert
+        if fix and (explains or finding.kind == ALERT_NOT_TRUE.name):
             claims.append(Claim(text=closed(quotable(fix)), findings=(finding.id,)))
     return claims
 
@@ -113,9 +152,28 @@ def _fixes_of_the_signal(diagnosis: Diagnosis) -> list[Claim]:
     claims = []
     for finding in diagnosis.findings:
         fix = finding.details.fix
-        if fix and finding.kind == SIGNAL_STOPPED.name:
+        if fix and finding.kind in (SIGNAL_STOPPED.name, ALERT_QUERY_GONE.name):
             claims.append(Claim(text=closed(quotable(fix)), findings=(finding.id,)))
     return claims
+
+
+def who_restores(story: Story) -> str:
+    """What will undo the step, and where to make it instead."""
+    restorer = None
+    if story.change is not None:
+        change = ChangeDetails.of(story.change)
+        restorer = change.restored_by if change else None
+    elif story.mechanism is not None:
+        state = StateFactDetails.of(story.mechanism)
+        restorer = state.restored_by if state else None
+    if not restorer:
+        return ""
+    who = quotable(restorer)
+    if restorer in _FROM_GIT:
+        return f"{who.split(' with ')[0]} {_FROM_GIT[restorer]}: revert it there."
+    if restorer.startswith("HorizontalPodAutoscaler"):
+        return f"{who} will set the replicas again: change its minimum."
+    return f"{capitalised(who)} may write it back: change it there."
 
 
 def _when_it_worked(story: Story) -> str:
@@ -181,15 +239,22 @@ def _step(cause: Cause, mechanism: Finding | None, diagnosis: Diagnosis) -> str:
 
 
 def _step_back(step: str, cause: Cause, diagnosis: Diagnosis) -> str:
-    """Which version or setting to go back from, as the change's title has it."""
+    """Which version or setting to go back from, and to which."""
     for finding in diagnosis.findings:
-        change = change_by_title(finding, with_kind=False) if finding.kind == NEAR else None
-        if change is None or change_named(finding) != cause.change:
+        if finding.kind != NEAR or change_named(finding) != cause.change:
             continue
-        name = change_name(cause.change or "")
-        whole = f"{name} of {subject_name(finding.subject)}"
-        if whole in step:
-            return step.replace(whole, f"{change} ({name})")
+        before = quotable(step_of(finding).before)
+        name, who = change_name(cause.change or ""), subject_name(finding.subject)
+        whole = f"{name} of {who}"
+        if whole not in step:
+            continue
+        if finding.signal == "scale":
+            return f"Scale {who} back to {before}." if before else step
+        change = change_by_title(finding, with_kind=False)
+        to = f" to {before}" if before else ""
+        if change is not None:
+            return step.replace(whole, f"{change}{to} ({name})")
+        return step.replace(whole, f"{whole}{to}")
     return step
 
 

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 
 from faultline.analysis.analyzers import fault_of, finding_kind
 from faultline.analysis.changes.nearby import NEAR
+from faultline.analysis.changes.versions import UNKNOWN, Step, step_in
 from faultline.analysis.kinds.fault_kinds import (
     AVAILABILITY,
     CALLERS_FAIL,
@@ -28,6 +29,7 @@ from faultline.analysis.kinds.finding_details import (
     LogLineDetails,
     MetricShiftDetails,
     SignatureDetails,
+    StateFactDetails,
     change_named,
 )
 from faultline.analysis.kinds.finding_kinds import CHANGE_RULED_OUT
@@ -77,7 +79,6 @@ _MERE_SYMPTOMS = _FAILURES | {LATENCY.name}
 
 _TICKET = re.compile(r"[A-Z][A-Z0-9]*-\d+")
 """A title that is only a ticket's key says nothing."""
-_VERSION = re.compile(r"\bv?\d+(?:\.\d+){1,3}(?:-[\w.]+)?(?![\w.])")
 _DONE_TO_A_SERVICE = frozenset({"deploy", "scale", "merge", "migration"})
 _LONG_TITLE = 48
 """A longer title is no name: it stands with the evidence."""
@@ -161,32 +162,52 @@ def title_of(change: Finding) -> str:
     return "" if _TICKET.fullmatch(title) else title
 
 
+def step_of(change: Finding) -> Step:
+    """What was in effect before a change and after it; from its title in findings of earlier
+    versions."""
+    details = ChangeDetails.of(change)
+    if details is None:
+        return UNKNOWN
+    if details.before or details.after:
+        return Step(details.before or "", details.after or "")
+    return step_in(details.change_kind or change.signal or "", details.title or "")
+
+
 def change_by_title(
     change: Finding, *, with_kind: bool = True, with_service: bool = True
 ) -> Phrase | None:
-    """A change by the version or the words of its title: "deploy of checkout v1.7.0", "config
-    change “update pool sizes” of cart"; None where the title names neither."""
+    """A change by its new version or the words of its title: "deploy of checkout v1.7.0", "config
+    change “update pool sizes” of cart"; None where it has neither."""
     details = ChangeDetails.of(change)
-    title, service = title_of(change), subject_name(change.subject)
     kind = (details.change_kind if details else None) or change.signal or "change"
-    version = _VERSION.search(title)
-    if version is not None:
-        phrase = f"{_KINDS.get(kind, kind)} " + ("of " if kind in _DONE_TO_A_SERVICE else "")
-        return say(
-            "{lead}{service} {version}",
-            lead=phrase if with_kind else "",
-            service=name(change.subject),
-            version=Part(version[0], "name", change.id),
-        )
+    prefix = f"{_KINDS.get(kind, kind)} " if with_kind else ""
+    step = step_of(change)
+    if step.after and (kind != "scale" or step.before):
+        return change_by_values(change, step, kind, prefix)
+    title, service = title_of(change), subject_name(change.subject)
     # What the kind and the service say already is no part of the name.
-    for prefix in (kind, "config", "of", service, "of", ":"):
-        if title.casefold().startswith(prefix.casefold()):
-            title = title[len(prefix) :].lstrip()
+    for word in (kind, "config", "of", service, "of", ":"):
+        # "config" is no part of "ConfigMap".
+        if re.match(rf"{re.escape(word)}(?![A-Za-z])", title, re.IGNORECASE):
+            title = title[len(word) :].lstrip()
     if not title or len(title) > _LONG_TITLE:
         return None
     of = "" if service in title or not with_service else say(" of {it}", it=name(change.subject))
-    phrase = f"{_KINDS.get(kind, kind)} " if with_kind else ""
-    return say("{lead}{title}{of}", lead=phrase, title=quote(title, change), of=of)
+    return say("{kind}{title}{of}", kind=prefix, title=quote(title, change), of=of)
+
+
+def change_by_values(change: Finding, step: Step, kind: str, prefix: str) -> Phrase:
+    """ "deploy of checkout v1.7.0", "scaling of checkout from 3 to 1"."""
+    if prefix and kind in _DONE_TO_A_SERVICE:
+        prefix += "of "
+    service, after = name(change.subject), Part(step.after, "name", change.id)
+    if kind != "scale":
+        return say("{kind}{service} {version}", kind=prefix, service=service, version=after)
+    before = Part(step.before, "name", change.id)
+    return say(
+        "{kind}{service} from {before} to {after}",
+        kind=prefix, service=service, before=before, after=after,
+    )  # fmt: skip
 
 
 def tells_nothing(finding: Finding) -> bool:
@@ -418,6 +439,9 @@ def _load_behind(mechanism: Finding | None, about: Sequence[Finding]) -> Finding
 def _may_explain(finding: Finding) -> bool:
     """Whether it is no change, nothing from memory, and no move that means little."""
     if finding.kind in (NEAR, CHANGE_RULED_OUT.name) or finding_kind(finding.kind).is_memory:
+        return False
+    state = StateFactDetails.of(finding)
+    if state is not None and state.is_history:
         return False
     return not (is_down(finding) or is_small_rise(finding) or is_out_of_step(finding))
 

@@ -10,10 +10,11 @@ ended, or was not reported for days, a notification of it starts nothing.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
@@ -21,11 +22,14 @@ from faultline.analysis.vocabulary import Alert, Link
 from faultline.bot.intake.accepting import Ignored
 from faultline.bot.intake.alert_source import WebhookSource, token_in_header
 from faultline.bot.intake.payload_fields import (
+    LARGEST_NUMBER,
+    MAX_LABELS,
     Address,
     Annotations,
     Labels,
     Line,
     Payload,
+    Text,
     When,
     as_rows,
     as_url,
@@ -33,7 +37,7 @@ from faultline.bot.intake.payload_fields import (
     json_object,
     single_line,
 )
-from faultline.bot.intake.service_names import catalogued
+from faultline.bot.intake.service_names import identified
 from faultline.bot.intake.signatures import Refused
 from faultline.bot.policy.values import Arrival, Delivery, ReplyTo
 from faultline.bot.settings import Settings
@@ -47,7 +51,8 @@ MAX_ALERTS = 10_000
 RETRY_SLOT_S = 300
 """Alertmanager retries a notification for one `group_interval` at the longest; its default is 5
 minutes."""
-SERVICE_LABELS = ("service", "app", "job")
+NO_DATA, ERROR = "NoData", "Error"
+"""What Grafana writes into the annotation `grafana_state_reason`."""
 SUMMARY_ANNOTATIONS = ("summary", "description", "message", "title")
 LINK_ANNOTATIONS = (
     ("runbook_url", "Runbook"),
@@ -56,6 +61,22 @@ LINK_ANNOTATIONS = (
     ("trace_url", "Trace"),
     ("profile_url", "Profile"),
 )
+
+
+_VALUE_LABELS = re.compile(r"labels=\{([^{}]{1,2000})\}")
+_VALUE_LABEL = re.compile(r"([A-Za-z_][\w.-]{0,127})=(.*?)(?=, [A-Za-z_][\w.-]*=|$)")
+
+
+def _numbers(value: Any) -> dict[str, float]:
+    rows = value.items() if isinstance(value, dict) else ()
+    return {
+        single_line(name): float(number)
+        for name, number in list(rows)[:MAX_LABELS]
+        if isinstance(number, (int, float)) and abs(number) < LARGEST_NUMBER
+    }
+
+
+Values = Annotated[dict[str, float], BeforeValidator(_numbers)]
 
 
 class AlertmanagerAlert(Payload):
@@ -69,6 +90,8 @@ class AlertmanagerAlert(Payload):
     dashboardURL: Address = ""
     panelURL: Address = ""
     fingerprint: Line = ""
+    valueString: Text = ""
+    values: Values = Field(default_factory=dict)
 
 
 class AlertmanagerNotification(Payload):
@@ -97,6 +120,9 @@ def read_alertmanager(body: bytes, settings: Settings, *, now: datetime) -> list
     alerts = [alert for alert in group.alerts if alert.labels or alert.fingerprint]
     if not alerts:
         return Ignored("the notification holds no alert")
+    test = {"alertname": "TestAlert", "instance": "Grafana"}
+    if all(test.items() <= alert.labels.items() for alert in alerts):
+        return Ignored("it is the test of a contact point in Grafana")
     return [_incoming(alert, group, settings, now) for alert in alerts]
 
 
@@ -106,22 +132,35 @@ def _incoming(
     settings: Settings,
     now: datetime,
 ) -> Arrival:
-    fingerprint = vendor_alert.fingerprint or _fingerprint(vendor_alert.labels)
+    # Senders leave it out; the same labels are the same alert.
+    pairs = map("=".join, sorted(vendor_alert.labels.items()))
+    fingerprint = vendor_alert.fingerprint or _digest(*pairs)[:16]
     status = vendor_alert.status or group.status
-    names = [vendor_alert.labels.get(label, "") for label in SERVICE_LABELS]
+    labels = {**_labels_in(vendor_alert.valueString), **vendor_alert.labels}
+    reason = _state_reason(vendor_alert)
+    texts = map(vendor_alert.annotations.get, SUMMARY_ANNOTATIONS)
+    summary = next(filter(None, texts), None)
+    title = vendor_alert.labels.get("alertname") or summary or "Alert"
+    if reason:
+        title = labels.get("rulename") or title
+        summary = _without_data(title, reason, vendor_alert, summary)
+        title += " has no data" if reason == NO_DATA else " cannot be evaluated"
     alert = Alert(
         source=SOURCE,
         id=fingerprint,
-        title=vendor_alert.labels.get("alertname") or _summary(vendor_alert) or "Alert",
+        title=title,
         started_at=vendor_alert.startsAt or now,
         status="resolved" if status == "resolved" else "firing",
-        service=catalogued(settings, *names),
-        system=vendor_alert.labels.get("system"),
-        severity=vendor_alert.labels.get("severity") or vendor_alert.labels.get("priority"),
-        summary=_summary(vendor_alert),
-        labels={**vendor_alert.labels, "fingerprint": fingerprint},
+        system=labels.get("system"),
+        severity=labels.get("severity") or labels.get("priority"),
+        summary=summary,
+        observed=None if reason else _observed(vendor_alert.values),
+        labels={**labels, "fingerprint": fingerprint},
         links=_links(vendor_alert, group),
+        no_data=reason is not None,
     )
+    words = "\n".join(vendor_alert.annotations.values())
+    alert = identified(alert, settings, now=now, words=words)
     slot = int(now.timestamp() // RETRY_SLOT_S)
     started = vendor_alert.startsAt.isoformat() if vendor_alert.startsAt else ""
     delivery_id = _digest(group.groupKey, alert.status, fingerprint, started, str(slot))
@@ -129,15 +168,48 @@ def _incoming(
         SOURCE,
         delivery_id,
         _ordered_by(vendor_alert, alert),
-        _occurrence(vendor_alert, fingerprint),
+        f"{fingerprint} {started}" if started else None,
     )
     return Arrival(alert, delivery, ReplyTo())
 
 
-def _fingerprint(labels: Mapping[str, str]) -> str:
-    """For senders that leave it out; the same labels are the same alert."""
-    pairs = [f"{name}={value}" for name, value in sorted(labels.items())]
-    return _digest(*pairs)[:16]
+def _state_reason(vendor_alert: AlertmanagerAlert) -> str | None:
+    """Why Grafana could not evaluate the rule, where it could not."""
+    by_name = {"DatasourceNoData": NO_DATA, "DatasourceError": ERROR}
+    name = by_name.get(vendor_alert.labels.get("alertname", ""))
+    # "Alerting" or "Normal" may stand in for a missing state: then only an annotation says so.
+    annotated = vendor_alert.annotations.get("grafana_state_reason", "")
+    return name or (annotated if annotated in by_name.values() else None)
+
+
+def _without_data(
+    rule: str, reason: str, vendor_alert: AlertmanagerAlert, summary: str | None
+) -> str:
+    """What happened to the rule; its own text speaks of a threshold that nothing crossed."""
+    happened = "got no data from" if reason == NO_DATA else "failed to query"
+    source = vendor_alert.labels.get("datasource_uid", "its data source")
+    lines = [f"Grafana's rule “{rule}” {happened} {source}. Its threshold was not evaluated."]
+    error = vendor_alert.annotations.get("Error")
+    if error:
+        lines.append(error)
+    if summary:
+        lines.append(f"The rule's own text: {summary}")
+    return "\n".join(lines)
+
+
+def _labels_in(value_string: str) -> dict[str, str]:
+    """The labels of the series, which Grafana writes there even where a rule drops them."""
+    labels: dict[str, str] = {}
+    for group in _VALUE_LABELS.findall(value_string):
+        for name, value in _VALUE_LABEL.findall(group):
+            labels.setdefault(name, value.strip())
+    return labels
+
+
+def _observed(values: Mapping[str, float]) -> float | None:
+    """What the rule measured: the one value that is no condition's 0 or 1."""
+    measured = [value for value in values.values() if value not in (0, 1)]
+    return measured[0] if len(measured) == 1 else None
 
 
 def _ordered_by(vendor_alert: AlertmanagerAlert, alert: Alert) -> datetime | None:
@@ -145,17 +217,6 @@ def _ordered_by(vendor_alert: AlertmanagerAlert, alert: Alert) -> datetime | Non
     if vendor_alert.startsAt is None or alert.status == "firing":
         return vendor_alert.startsAt
     return vendor_alert.startsAt + timedelta(microseconds=1)
-
-
-def _occurrence(vendor_alert: AlertmanagerAlert, fingerprint: str) -> str | None:
-    return f"{fingerprint} {vendor_alert.startsAt.isoformat()}" if vendor_alert.startsAt else None
-
-
-def _summary(vendor_alert: AlertmanagerAlert) -> str | None:
-    for name in SUMMARY_ANNOTATIONS:
-        if name in vendor_alert.annotations:
-            return vendor_alert.annotations[name]
-    return None
 
 
 def _links(vendor_alert: AlertmanagerAlert, group: AlertmanagerNotification) -> tuple[Link, ...]:

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
+from faultline.analysis.alert_signal.subjects import Naming
 from faultline.analysis.kinds.signals import AlertQuery, Comparison
 from faultline.analysis.vocabulary import Alert, Link
 from faultline.bot.intake.accepting import Ignored, too_old
@@ -31,6 +32,7 @@ from faultline.bot.intake.alert_source import (
 )
 from faultline.bot.intake.payload_fields import (
     Address,
+    Annotations,
     Labels,
     Line,
     Payload,
@@ -44,7 +46,7 @@ from faultline.bot.intake.payload_fields import (
     number_in,
     single_line,
 )
-from faultline.bot.intake.service_names import catalogued
+from faultline.bot.intake.service_names import identified
 from faultline.bot.intake.signatures import BadSignature, Refused
 from faultline.bot.policy.priority import HIGH, LOW, URGENT, USUAL
 from faultline.bot.policy.values import Arrival, Delivery, ReplyTo
@@ -67,10 +69,21 @@ COMPARISONS: Mapping[str, Comparison] = {
     "LessThan": "<",
     "LessThanOrEqual": "<=",
     "Equals": "==",
+    "Greater Than": ">",
+    "Less Than": "<",
+    "Greater Than Or Equal": ">=",
+    "Less Than Or Equal": "<=",
 }
 SERVICE_NAMES = ("service", "cloud/roleName", "cloud_RoleName", "AppRoleName")
 """Custom properties and dimensions that name a service; Application Insights' are its role."""
 MOST_TARGETS = 20
+OF_AUTHORS = frozenset({"metric", "log"})
+"""Signal types whose `properties` are what the rule's author added. Those of the activity log are
+Azure's words about an event: its `service` is one of Azure's."""
+OF_AZURE = frozenset({"servicehealth", "resourcehealth"})
+"""Monitoring services that report on Azure itself: nobody's service."""
+_TEST = re.compile(r"(?i)test-\w*AlertRule[\w-]*")
+"""The rules that "Test action group" makes up (learn.microsoft.com, "Action groups")."""
 _RESOURCE = re.compile(
     r"/subscriptions/([^/]+)(?:/resource-?groups/([^/]+))?"
     r"(?:/providers/([^/]+/[^/]+)/([^/]+)(?:/.*)?)?",
@@ -117,6 +130,7 @@ class AzureCriterion(Payload):
     metricName: Line = ""
     metricNamespace: Line = ""
     metricMeasureColumn: Line = ""
+    searchQuery: Text = ""
     operator: Line = ""
     threshold: Line = ""
     timeAggregation: Line = ""
@@ -136,6 +150,16 @@ class AzureContext(Payload):
     """`data.alertContext`, whose form depends on the kind of alert."""
 
     properties: Labels = Field(default_factory=dict)
+    SearchQuery: Text = ""
+    Threshold: Line = ""
+    Operator: Line = ""
+    Dimensions: Rows[AzureDimension] = ()
+    """These four are of log alerts by the first version of the API."""
+    LinkToSearchResults: Address = ""
+    labels: Labels = Field(default_factory=dict)
+    annotations: Annotations = Field(default_factory=dict)
+    expression: Text = ""
+    """These three are of rules of Azure's managed Prometheus."""
     condition: Table[AzureCondition] = AzureCondition()
 
 
@@ -164,15 +188,25 @@ class AzureNotification(Payload):
         return filled(
             {
                 dimension.name: dimension.value
-                for dimension in self.first.dimensions
+                for dimension in (
+                    *self.first.dimensions,
+                    *self.data.alertContext.Dimensions,
+                )
                 if dimension.name
             }
+            | self.data.alertContext.labels
         )
 
     @property
     def properties(self) -> dict[str, str]:
-        """What the rule's author added."""
-        return {**self.data.alertContext.properties, **self.data.customProperties}
+        """What the rule's author added, and what Azure says of an event."""
+        in_context = dict(self.data.alertContext.properties)
+        if self.data.essentials.signalType.casefold() not in OF_AUTHORS:
+            # These name a service of Azure's, which is none of ours.
+            for name in SERVICE_NAMES:
+                if name in in_context:
+                    in_context[f"azure_{name}"] = in_context.pop(name)
+        return {**in_context, **self.data.customProperties}
 
 
 def read_azure_alert(body: bytes, settings: Settings, *, now: datetime) -> Arrival | Ignored:
@@ -187,6 +221,8 @@ def read_azure_alert(body: bytes, settings: Settings, *, now: datetime) -> Arriv
     essentials = notification.data.essentials
     if not essentials.alertId:
         return Ignored("the notification holds no alert")
+    if _TEST.fullmatch(essentials.alertRule):
+        return Ignored("it is the test of an action group")
     is_resolved = essentials.monitorCondition.casefold() == "resolved"
     at = essentials.firedDateTime
     if is_resolved:
@@ -203,42 +239,64 @@ def _alert(
     notification: AzureNotification, settings: Settings, now: datetime, *, is_resolved: bool
 ) -> Alert:
     essentials = notification.data.essentials
-    return Alert(
+    context = notification.data.alertContext
+    title = essentials.alertRule or "Alert"
+    if _is_of_azure(essentials):
+        title = context.properties.get("title") or title
+    query = _query(notification)
+    alert = Alert(
         source=SOURCE,
         # The alert's id is a path. Its last part is unique.
         id=essentials.alertId.rpartition("/")[2],
-        title=essentials.alertRule or "Alert",
+        title=title,
         started_at=essentials.firedDateTime or now,
         status="resolved" if is_resolved else "firing",
-        service=_service(notification, settings),
         severity=essentials.severity,
-        summary=essentials.description or None,
+        threshold=None if query is not None else number_in(context.Threshold),
+        summary=essentials.description or "\n".join(context.annotations.values()) or None,
         labels=_labels(notification),
         links=_links(notification),
-        query=_query(notification),
+        query=query,
     )
+    if _is_of_azure(essentials) and not notification.data.customProperties:
+        return alert
+    return identified(alert, settings, now=now, named=_namings(notification, settings))
 
 
-def _service(notification: AzureNotification, settings: Settings) -> str | None:
+def _is_of_azure(essentials: Essentials) -> bool:
+    return essentials.monitoringService.casefold().replace(" ", "") in OF_AZURE
+
+
+def _namings(notification: AzureNotification, settings: Settings) -> list[Naming]:
     """What the rule's author says, else the role, else the resource; by our name where the settings
     know it."""
-    names = [notification.properties.get(name, "") for name in SERVICE_NAMES]
-    names += [notification.dimensions.get(name, "") for name in SERVICE_NAMES]
+    named: list[Naming] = []
+    for name in SERVICE_NAMES:
+        named.append(Naming(notification.properties.get(name, ""), f"its property {name}"))
+    for name in SERVICE_NAMES:
+        named.append(Naming(notification.dimensions.get(name, ""), f"its dimension {name}"))
     essentials = notification.data.essentials
-    names += [target.rpartition("/")[2] for target in essentials.alertTargetIDs]
-    names += essentials.configurationItems
+    targets = [target.rpartition("/")[2] for target in essentials.alertTargetIDs]
+    if not _is_of_azure(essentials):
+        for name in (*targets, *essentials.configurationItems):
+            named.append(Naming(name, "the resource that it watches", is_hint=True))
     roles = {}
     for service, entry in settings.services.items():
         if entry.azure_role_name:
             roles[entry.azure_role_name.casefold()] = service
-    return catalogued(settings, *(roles.get(name.casefold(), name) for name in names))
+    return [
+        replace(naming, service=roles.get(naming.service.casefold(), naming.service))
+        for naming in named
+    ]
 
 
 def _labels(notification: AzureNotification) -> dict[str, str]:
     essentials = notification.data.essentials
     target = next(iter(essentials.alertTargetIDs), "")
     resource = _RESOURCE.fullmatch(target)
+    query = notification.first.searchQuery or notification.data.alertContext.SearchQuery
     labels = {
+        "search_query": query,
         "signal_type": essentials.signalType,
         "monitoring_service": essentials.monitoringService,
         "resource_id": target,
@@ -261,6 +319,7 @@ def _labels(notification: AzureNotification) -> dict[str, str]:
 
 def _links(notification: AzureNotification) -> tuple[Link, ...]:
     pairs = [("Alert", notification.data.essentials.investigationLink)]
+    pairs.append(("Query", notification.data.alertContext.LinkToSearchResults))
     for criterion in notification.data.alertContext.condition.allOf:
         query = criterion.linkToFilteredSearchResultsUI or criterion.linkToSearchResultsUI
         pairs.append(("Query", query))
@@ -268,8 +327,10 @@ def _links(notification: AzureNotification) -> tuple[Link, ...]:
 
 
 def _query(notification: AzureNotification) -> AlertQuery | None:
-    """What the rule waits for, where it waits for a metric."""
+    """What the rule waits for, where it waits for a metric or evaluates PromQL."""
     first = notification.first
+    if notification.data.alertContext.expression:
+        return AlertQuery(language="promql", text=notification.data.alertContext.expression)
     if not first.metricName:
         return None
     return AlertQuery(

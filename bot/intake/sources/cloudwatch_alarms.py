@@ -9,13 +9,15 @@ object, both in either case.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
+from faultline.analysis.alert_signal.subjects import Naming
 from faultline.analysis.kinds.signals import AlertQuery, Comparison
 from faultline.analysis.vocabulary import Alert, Link
 from faultline.bot.intake.accepting import Ignored
@@ -31,7 +33,7 @@ from faultline.bot.intake.payload_fields import (
     number_in,
     single_line,
 )
-from faultline.bot.intake.service_names import catalogued, mentioned
+from faultline.bot.intake.service_names import identified, mentioned
 from faultline.bot.settings import Settings
 from faultline.connectors.vendors.aws.console import alarm_link
 from faultline.connectors.vendors.aws.metric_templates import signal_of
@@ -40,6 +42,7 @@ from faultline.connectors.vendors.aws.resource_kinds import (
     IDENTIFIED_KINDS,
     base_name,
     catalogued_names,
+    is_generated,
     resource_names,
 )
 
@@ -48,9 +51,11 @@ SNS = "sns"
 EVENT = "CloudWatch Alarm State Change"
 FIRING, RESOLVED, NO_DATA = "ALARM", "OK", "INSUFFICIENT_DATA"
 MOST_DIMENSIONS = 30
+DEEPEST_EXPRESSION, LONGEST_EXPRESSION = 5, 1_000
 SERVICE_DIMENSIONS = ("ServiceName", "Service", "service.name", "service", "app")
 """Dimensions that name a service: of ECS, of Application Signals and OpenTelemetry, and what teams
 call theirs."""
+LOAD_BALANCER_DIMENSIONS = ("LoadBalancer", "LoadBalancerName")
 COMPARISONS: Mapping[str, Comparison] = {
     "GreaterThanThreshold": ">",
     "GreaterThanOrEqualToThreshold": ">=",
@@ -58,6 +63,8 @@ COMPARISONS: Mapping[str, Comparison] = {
     "LessThanOrEqualToThreshold": "<=",
 }
 _ARN = re.compile(r"arn:aws[a-z-]*:cloudwatch:([a-z0-9-]{1,30}):(\d{12}):alarm:.{1,255}")
+_ID = re.compile(r"\b[a-z][A-Za-z0-9_]*\b")
+"""An id in an expression begins with a small letter, a function with a capital one."""
 _OBSERVED = re.compile(r"datapoints? \[(-?[\d.]{1,30}(?:E-?\d{1,3})?) ")
 """The last value, as it stands in an alarm's reason."""
 
@@ -109,8 +116,14 @@ class CloudWatchStatistic(Payload):
 
 
 class CloudWatchQuery(Payload):
-    """One of the metrics of an expression."""
+    """One of the metrics of an expression, or the expression."""
 
+    Id: Line = ""
+    id: Line = ""
+    Expression: Line = ""
+    expression: Line = ""
+    ReturnData: bool = True
+    returnData: bool = True
     MetricStat: Table[CloudWatchStatistic] = Field(default_factory=CloudWatchStatistic)
     metricStat: Table[CloudWatchStatistic] = Field(default_factory=CloudWatchStatistic)
 
@@ -127,18 +140,25 @@ class CloudWatchTrigger(CloudWatchMetric):
     Metrics: Rows[CloudWatchQuery] = ()
 
 
+class CloudWatchChild(Payload):
+    """An alarm because of which a composite alarm changed its state."""
+
+    Arn: Line = ""
+
+
 class CloudWatchAlarmMessage(Payload):
     """What an alarm sends to a topic."""
 
     AlarmName: Line = ""
     AlarmDescription: Text = ""
     AlarmArn: Line = ""
-    AlarmRule: Line = ""
+    AlarmRule: Text = ""
     AWSAccountId: Line = ""
     NewStateValue: Line = ""
     OldStateValue: Line = ""
     NewStateReason: Text = ""
     StateChangeTime: When = None
+    TriggeringChildren: Rows[CloudWatchChild] = ()
     Trigger: Table[CloudWatchTrigger] = Field(default_factory=CloudWatchTrigger)
 
 
@@ -200,6 +220,11 @@ class AlarmChange:
     comparison: str = ""
     period_s: float | None = None
     periods: float | None = None
+    expression: str = ""
+    """What it computes from several metrics, by their names."""
+    metrics: tuple[str, ...] = ()
+    children: str = ""
+    """Of a composite alarm: the alarms that triggered it, and its rule."""
 
     @property
     def query(self) -> AlertQuery | None:
@@ -212,7 +237,9 @@ class AlarmChange:
             long_s = self.period_s * self.periods
         return AlertQuery(
             language="metric",
-            text=self.metric,
+            text=self.expression or self.metric,
+            metrics=self.metrics if self.expression else (),
+            unit="%" if self.metric.endswith("Utilization") and not self.expression else None,
             namespace=self.namespace or None,
             statistic=self.statistic or None,
             comparison=COMPARISONS.get(self.comparison),
@@ -233,7 +260,7 @@ def read_alarm(text: str, region: str, settings: Settings, *, now: datetime) -> 
         change = _from_event(CloudWatchAlarmEvent.model_validate(payload), region, now)
     else:
         change = _from_message(CloudWatchAlarmMessage.model_validate(payload), region, now)
-    return change if isinstance(change, Ignored) else _alert(change, settings)
+    return change if isinstance(change, Ignored) else _alert(change, settings, now)
 
 
 def _from_message(
@@ -270,7 +297,48 @@ def _from_message(
         comparison=trigger.ComparisonOperator,
         period_s=number_in(trigger.Period),
         periods=number_in(trigger.EvaluationPeriods),
+        expression=_expression(trigger.Metrics),
+        metrics=_metric_names(trigger.Metrics),
+        children=" ".join(
+            [*(child.Arn for child in message.TriggeringChildren), message.AlarmRule]
+        ),
     )
+
+
+def _expression(queries: Sequence[CloudWatchQuery]) -> str:
+    """The expression that the alarm compares, with metrics instead of ids; "" where it compares a
+    metric, by a band of usual values or not."""
+    named = {query.Id or query.id: query for query in queries}
+    compared = ""
+    for query in queries:
+        text = query.Expression or query.expression
+        is_band = text.startswith("ANOMALY_DETECTION_BAND")
+        if text and not is_band and query.ReturnData and query.returnData:
+            compared = text
+    # Expressions may use others.
+    for _ in range(DEEPEST_EXPRESSION):
+        written = _ID.sub(partial(_written_out, named), compared)
+        if written == compared or len(written) > LONGEST_EXPRESSION:
+            break
+        compared = written
+    return compared
+
+
+def _written_out(queries: Mapping[str, CloudWatchQuery], match: re.Match[str]) -> str:
+    query = queries.get(match[0])
+    if query is None:
+        return match[0]
+    expression = query.Expression or query.expression
+    return f"({expression})" if expression else _metric_name(query) or match[0]
+
+
+def _metric_name(query: CloudWatchQuery) -> str:
+    return query.MetricStat.Metric.MetricName or query.metricStat.metric.name
+
+
+def _metric_names(queries: Sequence[CloudWatchQuery]) -> tuple[str, ...]:
+    names = (_metric_name(query) for query in queries)
+    return tuple(dict.fromkeys(name for name in names if name))
 
 
 def _measured(trigger: CloudWatchTrigger) -> CloudWatchStatistic | None:
@@ -312,10 +380,13 @@ def _from_event(event: CloudWatchAlarmEvent, region: str, now: datetime) -> Alar
         dimensions=measured.metric.dimensions,
         threshold=number_in(single_line(data.get("threshold"))),
         observed=number_in(last),
+        expression=_expression(detail.configuration.metrics),
+        metrics=_metric_names(detail.configuration.metrics),
+        children=detail.configuration.alarmRule,
     )
 
 
-def _alert(change: AlarmChange, settings: Settings) -> Alert:
+def _alert(change: AlarmChange, settings: Settings, now: datetime) -> Alert:
     region, account = change.region, change.account
     # The name of an alarm is unique in its account and region alone.
     identity = f"{account}/{region}/{change.name}"
@@ -338,40 +409,54 @@ def _alert(change: AlarmChange, settings: Settings) -> Alert:
     for key, value in change.dimensions.items():
         labels[f"dimension.{key}"] = value
     signal = None
-    if change.metric:
+    # The threshold of an expression is no threshold of a metric in it.
+    if change.metric and not change.expression:
         signal, *_ = signal_of(change.namespace, change.metric, change.statistic)
-    about = f"{change.name} {change.description}"
-    summary = [text for text in (change.description, change.reason) if text]
-    return Alert(
+    no_data = change.state == NO_DATA
+    computed = f"It compares {change.expression}." if change.expression else ""
+    summary = [text for text in (change.description, computed, change.reason) if text]
+    alert = Alert(
         source=SOURCE,
         id=identity,
-        title=f"{change.name} has no data" if change.state == NO_DATA else change.name,
+        title=f"{change.name} has no data" if no_data else change.name,
         started_at=change.at,
         status="resolved" if change.state == RESOLVED else "firing",
-        service=service_of(change.dimensions, about, settings),
-        signal=signal,
+        signal=None if no_data else signal,
         summary="\n".join(summary) or None,
-        threshold=change.threshold,
+        threshold=None if no_data else change.threshold,
         observed=change.observed,
         query=change.query,
         labels=filled(labels),
         links=(Link(title="CloudWatch alarm", url=alarm_link(region, change.name)),),
+        no_data=no_data,
     )
+    named = _namings(change, settings)
+    return identified(alert, settings, now=now, named=named, words=change.children)
 
 
-def service_of(dimensions: Mapping[str, str], text: str, settings: Settings) -> str | None:
-    """Whose resource it is by the catalogue; else the service that the alarm's words name, else the
-    resource itself."""
+def _namings(change: AlarmChange, settings: Settings) -> list[Naming]:
+    """Whose resource it is by the catalogue; else the service that a dimension or the alarm's words
+    name, else the resource itself."""
+    dimensions = change.dimensions
+    named: list[Naming] = []
     resource = resource_names(dimensions)
     if resource is not None:
         kind, name = resource
         for service, entry in settings.services.items():
             if entry.aws is not None and name in catalogued_names(entry.aws, BY_KIND[kind]):
-                return service
-    named = [dimensions[key] for key in SERVICE_DIMENSIONS if dimensions.get(key)]
-    service_name = catalogued(settings, *named) or mentioned(settings, text)
-    if service_name:
-        return service_name
-    if resource is None or resource[0] in IDENTIFIED_KINDS:
-        return None
-    return base_name(resource[1])
+                named.append(Naming(service, f"its resource {base_name(name)}"))
+    for key in SERVICE_DIMENSIONS:
+        if dimensions.get(key):
+            named.append(Naming(dimensions[key], f"its dimension {key}"))
+    in_words = mentioned(settings, f"{change.name} {change.description}")
+    if in_words:
+        named.append(Naming(in_words, "the alarm's name and description"))
+    resources = [resource[1]] if resource is not None else []
+    if resource is not None and resource[0] in IDENTIFIED_KINDS:
+        resources = []
+    for key in LOAD_BALANCER_DIMENSIONS:
+        resources.append(dimensions.get(key, ""))
+    for name in map(base_name, resources):
+        if name and not is_generated(name):
+            named.append(Naming(name, f"its resource {name}", is_hint=True))
+    return named

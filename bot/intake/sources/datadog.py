@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
+from faultline.analysis.alert_signal.subjects import Naming
 from faultline.analysis.kinds.signals import AlertQuery
 from faultline.analysis.vocabulary import Alert, Link
 from faultline.bot.intake.accepting import Ignored, too_old
@@ -32,7 +34,7 @@ from faultline.bot.intake.payload_fields import (
     plain,
     single_line,
 )
-from faultline.bot.intake.service_names import catalogued
+from faultline.bot.intake.service_names import identified
 from faultline.bot.policy.values import Arrival, Delivery, ReplyTo
 from faultline.bot.settings import Settings
 from faultline.connectors.vendors.datadog import DatadogSettings
@@ -68,8 +70,16 @@ TEMPLATE = {
 """The payload that the page tells the user to set. Variables: docs.datadoghq.com, "Webhooks"."""
 ENDS = re.compile(r"(?i)\brecovered\b")
 IGNORED = re.compile(r"(?i)\b(?:test|unknown)\b")
+NO_DATA = re.compile(r"(?i)\bno data\b")
 _VARIABLE = re.compile(r"\$[A-Z_]+(?:\[\w+\])?")
 _TRIGGERED = re.compile(r"^\[[^\]]{1,120}\]\s*")
+_TITLE_STATE = re.compile(
+    r"(?i)^\[(?P<transition>(?:re-)?triggered|recovered|warn(?:ing)?|no data|test)"
+    r"(?: on \{(?P<scope>[^{}]{0,500})\})?\]"
+)
+"""What Datadog puts before the name of the monitor."""
+FLAT = ("id", "cycle_key", "metric", "query", "scope", "status", "title", "transition", "type")
+"""Fields of `alert` that other payloads have beside it, as `alert_id` and the like."""
 MOST_TAGS = 40
 SERVICE_TAGS = ("service", "kube_deployment", "app")
 RETRY_SLOT_S = 600
@@ -137,12 +147,15 @@ def read_datadog(body: bytes, settings: Settings, *, now: datetime) -> Arrival |
     payload = json_object(body)
     if payload is None:
         return Ignored("the body is not a JSON object")
-    webhook = DatadogWebhook.model_validate(payload)
+    webhook = DatadogWebhook.model_validate(_nested(payload))
     transition = webhook.alert.transition
     if not webhook.alert.id:
         return Ignored(
             "the body names no monitor; is the payload the one of docs/connectors/datadog.md?"
         )
+    # The button "Test Notifications" sends the transition that was chosen, with a separate title.
+    if webhook.title.upper().startswith("[TEST]"):
+        return Ignored("it is the test of a monitor's notifications")
     if not transition or IGNORED.search(transition):
         return Ignored(f"nothing to do for {transition or 'an event without a transition'}")
     old = too_old(webhook.date, settings, now)
@@ -151,6 +164,32 @@ def read_datadog(body: bytes, settings: Settings, *, now: datetime) -> Arrival |
     alert = _alert(webhook, settings, now)
     delivery = Delivery(SOURCE, _delivery_id(webhook, alert, now), webhook.date)
     return Arrival(alert, delivery, ReplyTo())
+
+
+def _nested(payload: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The payload in the form of our template: others have `alert_id` and the like beside each
+    other, and Datadog's default holds the state, the scope and the monitor in its title alone."""
+    if isinstance(payload.get("alert"), dict):
+        return payload
+    alert = {name: payload[f"alert_{name}"] for name in FLAT if f"alert_{name}" in payload}
+    title = single_line(payload.get("title"))
+    match = _TITLE_STATE.match(title)
+    if match:
+        monitor = title[match.end() :].strip()
+        scope = match["scope"] or ""
+        in_title = {
+            "transition": match["transition"],
+            "scope": scope,
+            "title": monitor,
+            # Without the monitor's id its name tells it apart from others.
+            "id": monitor,
+        }
+        alert = {**in_title, **alert}
+    return {
+        **payload,
+        "alert": alert,
+        "hostname": payload.get("hostname", payload.get("host_name")),
+    }
 
 
 def _delivery_id(webhook: DatadogWebhook, alert: Alert, now: datetime) -> str:
@@ -172,27 +211,40 @@ def _delivery_id(webhook: DatadogWebhook, alert: Alert, now: datetime) -> str:
 def _alert(webhook: DatadogWebhook, settings: Settings, now: datetime) -> Alert:
     alert = webhook.alert
     labels = _labels(webhook)
-    names = [webhook.service]
+    named = [Naming(webhook.service, "its tag service")]
     for label in SERVICE_TAGS:
-        names.append(labels.get(label, ""))
+        named.append(Naming(labels.get(label, ""), f"its tag {label}"))
+    no_data = NO_DATA.search(alert.transition) is not None
     links: list[Link] = []
     for title, url in (("Datadog event", webhook.link), ("Graph", webhook.snapshot)):
         if url:
             links.append(Link(title=title, url=url))
-    return Alert(
+    title = _title(webhook)
+    datadog_alert = Alert(
         source=SOURCE,
         id=alert.id,
-        title=_title(webhook),
+        title=f"{title} has no data" if no_data else title,
         started_at=webhook.date or now,
         status="resolved" if ENDS.search(alert.transition) else "firing",
-        service=catalogued(settings, *names),
-        signal=alert.metric or None,
+        # Nothing was measured, so nothing of the metric can be said to be unusual.
+        signal=None if no_data else alert.metric or None,
         query=AlertQuery(language="datadog", text=alert.query) if alert.query else None,
         severity=alert.priority or alert.type or None,
-        summary=plain(alert.status) or plain(webhook.body) or None,
+        summary=_summary(webhook, no_data=no_data),
         labels=labels,
         links=tuple(links),
+        no_data=no_data,
     )
+    return identified(datadog_alert, settings, now=now, named=named)
+
+
+def _summary(webhook: DatadogWebhook, *, no_data: bool) -> str | None:
+    if no_data:
+        metric = webhook.alert.metric or "what the monitor queries"
+        return f"Datadog got no data of {metric}. No threshold was crossed."
+    # The default body is Markdown between two marks.
+    body = plain(webhook.body).replace("%%%", "").strip()
+    return plain(webhook.alert.status) or body or None
 
 
 def _title(webhook: DatadogWebhook) -> str:

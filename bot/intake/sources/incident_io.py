@@ -13,11 +13,12 @@ import binascii
 import hashlib
 import hmac
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 from pydantic import Field, SecretStr
 
+from faultline.analysis.alert_signal.subjects import Naming
 from faultline.analysis.vocabulary import Alert, Link
 from faultline.bot.intake.accepting import Ignored
 from faultline.bot.intake.alert_source import (
@@ -38,7 +39,7 @@ from faultline.bot.intake.payload_fields import (
     filled,
     json_object,
 )
-from faultline.bot.intake.service_names import catalogued, mentioned
+from faultline.bot.intake.service_names import identified
 from faultline.bot.intake.signatures import BadSignature, any_equal, usable
 from faultline.bot.policy.values import Arrival, Delivery, ReplyTo
 from faultline.bot.settings import Settings
@@ -81,6 +82,13 @@ class IncidentIoField(Payload):
     custom_field: Table[IncidentIoNamed] = Field(default_factory=IncidentIoNamed)
     values: Rows[IncidentIoValue] = ()
 
+    def texts(self) -> Iterator[str]:
+        """Its values as people read them."""
+        for value in self.values:
+            text = value.value_catalog_entry.name or value.value_option.value or value.value_text
+            if text:
+                yield text
+
 
 class IncidentIoIncident(Payload):
     """`WebhookIncidentV2`."""
@@ -97,6 +105,14 @@ class IncidentIoIncident(Payload):
     incident_status: Table[IncidentIoNamed] = Field(default_factory=IncidentIoNamed)
     incident_type: Table[IncidentIoNamed] = Field(default_factory=IncidentIoNamed)
     custom_field_entries: Rows[IncidentIoField] = ()
+
+    def namings(self) -> Iterator[Naming]:
+        """The values of fields that name services."""
+        for entry in self.custom_field_entries:
+            field = entry.custom_field.name
+            if any(word in field.casefold() for word in NAMES_SERVICE):
+                for text in entry.texts():
+                    yield Naming(text, f"its field {field}")
 
 
 class IncidentIoStatusChange(Payload):
@@ -165,27 +181,28 @@ def read_incident_io(body: bytes, settings: Settings, *, now: datetime) -> Arriv
         return Ignored("the incident neither begins nor ends")
     if incident.mode in UNREAL:
         return Ignored(f"a {incident.mode} incident")
-    alert = _alert(incident, settings, now, ended=ends, again=kind == STATUS_UPDATED)
-    delivery = Delivery(SOURCE, hashlib.sha256(body).hexdigest(), _ordered_by(incident, alert))
+    alert = _alert(incident, now, ended=ends, again=kind == STATUS_UPDATED)
+    alert = identified(alert, settings, now=now, named=list(incident.namings()))
+    ordered_by = incident.updated_at or alert.started_at
+    if ends:
+        # Its end lies behind its beginning, even where both carry one time.
+        ordered_by += timedelta(microseconds=1)
+    delivery = Delivery(SOURCE, hashlib.sha256(body).hexdigest(), ordered_by)
     return Arrival(alert, delivery, ReplyTo())
 
 
-def _alert(
-    incident: IncidentIoIncident, settings: Settings, now: datetime, *, ended: bool, again: bool
-) -> Alert:
+def _alert(incident: IncidentIoIncident, now: datetime, *, ended: bool, again: bool) -> Alert:
     # An incident that is live again began with that update, not when it was declared.
     began = incident.updated_at if again and not ended else incident.created_at
-    fields = {
-        custom_field_entry.custom_field.name: _values(custom_field_entry)
-        for custom_field_entry in incident.custom_field_entries
-    }
     labels = {
         "fingerprint": f"incident:{incident.id}",
         "reference": incident.reference,
         "incident_type": incident.incident_type.name,
         "url": incident.permalink,
     }
-    field_labels = {name: ", ".join(values) for name, values in fields.items()}
+    field_labels = {
+        entry.custom_field.name: ", ".join(entry.texts()) for entry in incident.custom_field_entries
+    }
     link = (Link(title="incident.io incident", url=incident.permalink),)
     return Alert(
         source=SOURCE,
@@ -193,44 +210,12 @@ def _alert(
         title=incident.name or f"incident.io {incident.reference or incident.id}",
         started_at=began or now,
         status="resolved" if ended else "firing",
-        service=_service(incident, fields, settings),
         severity=incident.severity.name or None,
         summary=incident.summary or None,
         # The last one wins: a custom field must not replace a label that we rely on.
         labels=filled({**field_labels, **labels}),
         links=link if incident.permalink else (),
     )
-
-
-def _values(entry: IncidentIoField) -> list[str]:
-    texts: list[str] = []
-    for field_value in entry.values:
-        text = (
-            field_value.value_catalog_entry.name
-            or field_value.value_option.value
-            or field_value.value_text
-        )
-        if text:
-            texts.append(text)
-    return texts
-
-
-def _service(
-    incident: IncidentIoIncident, fields: Mapping[str, Sequence[str]], settings: Settings
-) -> str | None:
-    """The value of a field that names services, by the catalogue; else what the incident's name
-    speaks of."""
-    named: list[str] = []
-    for field, values in fields.items():
-        if any(word in field.casefold() for word in NAMES_SERVICE):
-            named += values
-    return catalogued(settings, *named) or mentioned(settings, incident.name)
-
-
-def _ordered_by(incident: IncidentIoIncident, alert: Alert) -> datetime:
-    """Its end lies behind its beginning, even where both carry one time."""
-    at = incident.updated_at or alert.started_at
-    return at + timedelta(microseconds=1) if alert.status == "resolved" else at
 
 
 def _receive(source: WebhookSource, settings: Settings) -> Receive:

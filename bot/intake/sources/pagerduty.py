@@ -14,6 +14,7 @@ from datetime import datetime
 
 from pydantic import Field, SecretStr
 
+from faultline.analysis.alert_signal.subjects import Naming
 from faultline.analysis.vocabulary import Alert, Link
 from faultline.bot.intake.accepting import Ignored, too_old
 from faultline.bot.intake.alert_source import WebhookSource, signed_body
@@ -27,7 +28,7 @@ from faultline.bot.intake.payload_fields import (
     filled,
     json_object,
 )
-from faultline.bot.intake.service_names import catalogued
+from faultline.bot.intake.service_names import identified
 from faultline.bot.intake.signatures import BadSignature, any_equal, hmac_sha256, usable
 from faultline.bot.policy.values import Arrival, Delivery, ReplyTo
 from faultline.bot.settings import Settings
@@ -144,17 +145,20 @@ def _alert(event: PagerDutyEvent, settings: Settings, now: datetime) -> Alert:
         "priority": incident.priority.summary,
         "pagerduty_service": incident.service.id,
     }
-    return Alert(
+    alert = Alert(
         source=SOURCE,
         id=incident.id,
         title=incident.title or f"PagerDuty incident {incident.id}",
         started_at=started_at,
         status="resolved" if event.event_type == ENDS else "firing",
-        service=catalogued(settings, incident.service.summary, incident.service.id),
         severity=incident.priority.summary or incident.urgency or None,
         labels=filled(labels),
         links=links,
     )
+    # One service there often stands for a team or a cluster: only the catalogue makes it more.
+    names = (incident.service.summary, incident.service.id)
+    named = [Naming(name, "its service in PagerDuty", is_hint=True) for name in names]
+    return identified(alert, settings, now=now, named=named)
 
 
 ALERT_SOURCE = WebhookSource(

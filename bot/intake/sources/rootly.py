@@ -9,12 +9,13 @@ So when an event was issued, which the body holds, decides what is too old.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
 from pydantic import Field, SecretStr, model_validator
 
+from faultline.analysis.alert_signal.subjects import Naming
 from faultline.analysis.vocabulary import Alert, Link
 from faultline.bot.intake.accepting import Ignored, too_old
 from faultline.bot.intake.alert_source import WebhookSource, signed_body
@@ -31,7 +32,7 @@ from faultline.bot.intake.payload_fields import (
     filled,
     json_object,
 )
-from faultline.bot.intake.service_names import catalogued, mentioned
+from faultline.bot.intake.service_names import identified
 from faultline.bot.intake.signatures import BadSignature, any_equal, hmac_sha256, usable
 from faultline.bot.policy.values import Arrival, Delivery, ReplyTo
 from faultline.bot.settings import Settings
@@ -145,18 +146,23 @@ def read_rootly(body: bytes, settings: Settings, *, now: datetime) -> Arrival | 
         old = too_old(event.issued_at, settings, now)
         if old is not None:
             return old
-    alert = _alert(event, about, settings, now)
+    named: list[Naming] = []
+    for service in about.services:
+        for name in (service.slug, service.name):
+            named.append(Naming(name, "its service in Rootly"))
+    alert = identified(_alert(event, about, now), settings, now=now, named=named)
     # A retry has the same event; without an id the body is known.
     identity = event.id or hashlib.sha256(body).hexdigest()
     delivery = Delivery(SOURCE, digest_of(identity, event.type, about.id), event.issued_at)
     return Arrival(alert, delivery, ReplyTo())
 
 
-def _alert(event: RootlyEvent, about: RootlyData, settings: Settings, now: datetime) -> Alert:
+def _alert(event: RootlyEvent, about: RootlyData, now: datetime) -> Alert:
     what = event.type.partition(".")[0]
     values_by_key = {label.key: label.value for label in about.labels}
     url = about.url or about.external_url
-    environment = _first(about.environments) or values_by_key.get("environment", "")
+    names = [name for row in about.environments for name in (row.slug, row.name)]
+    environment = next(filter(None, (*names, values_by_key.get("environment"))), "")
     # The last one wins: foreign labels must not replace those that we rely on.
     labels = {
         **about.data,
@@ -174,26 +180,11 @@ def _alert(event: RootlyEvent, about: RootlyData, settings: Settings, now: datet
         title=title.splitlines()[0][:300] if title else f"Rootly {what}",
         started_at=about.started_at or about.created_at or event.issued_at or now,
         status="resolved" if event.type in ENDS else "firing",
-        service=_service(about, values_by_key, title, settings),
         severity=next(filter(None, severities), None),
         summary=about.description or (about.summary if about.title else "") or None,
         labels=filled(labels),
         links=(Link(title=f"Rootly {what}", url=url),) if url else (),
     )
-
-
-def _first(rows: Iterable[RootlyNamed]) -> str:
-    return next((row.slug or row.name for row in rows if row.slug or row.name), "")
-
-
-def _service(
-    about: RootlyData, values_by_key: dict[str, str], title: str, settings: Settings
-) -> str | None:
-    named: list[str] = []
-    for service in about.services:
-        named += [service.slug, service.name]
-    named.append(values_by_key.get("service", ""))
-    return catalogued(settings, *named) or mentioned(settings, title)
 
 
 ALERT_SOURCE = WebhookSource(

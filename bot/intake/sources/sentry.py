@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, SecretStr
 
+from faultline.analysis.alert_signal.subjects import Naming
 from faultline.analysis.kinds.signals import AlertQuery
 from faultline.analysis.vocabulary import Alert, Link
 from faultline.bot.intake.accepting import Ignored, forgotten, too_old
@@ -32,7 +33,7 @@ from faultline.bot.intake.payload_fields import (
     json_object,
     single_line,
 )
-from faultline.bot.intake.service_names import catalogued
+from faultline.bot.intake.service_names import identified
 from faultline.bot.intake.signatures import BadSignature, any_equal, hmac_sha256, usable
 from faultline.bot.policy.values import Arrival, Delivery, ReplyTo
 from faultline.bot.settings import Settings
@@ -170,29 +171,39 @@ def read_sentry(body: bytes, settings: Settings, *, now: datetime) -> Arrival | 
     at: datetime | None = None
     if data.metric_alert.id and action in (*METRIC_STARTS, ENDS):
         # Only an object has an id, so `metric_alert` is one.
-        project = _first(payload["data"]["metric_alert"].get("projects"))
-        alert = _metric_alert(data, action, project, settings, now)
+        projects = payload["data"]["metric_alert"].get("projects")
+        project = single_line(projects[0]) if isinstance(projects, list) and projects else ""
+        alert = _metric_alert(data, action, project, now)
         at = _ordered_by(data, action)
     elif _ISSUE_ID.fullmatch(data.event.issue_id) and action == "triggered":
         old = too_old(data.event.received, settings, now)
         if old is not None:
             return old
-        alert = _event_alert(data, settings, now)
-    elif _ISSUE_ID.fullmatch(data.issue.id) and action in ISSUE_STARTS:
+        alert = _event_alert(data, now)
+    elif _ISSUE_ID.fullmatch(data.issue.id) and action in (*ISSUE_STARTS, ENDS):
         # A delivery is known by its body, so one that is remembered no longer must not start again.
-        old = forgotten(data.issue.lastSeen, settings, now)
+        # An end is taken however old it is: it starts nothing.
+        old = forgotten(data.issue.lastSeen, settings, now) if action != ENDS else None
         if old is not None:
             return old
-        alert = _issue_alert(data.issue, action, settings, now)
-    # An end is taken however old it is: it starts nothing.
-    elif _ISSUE_ID.fullmatch(data.issue.id) and action == ENDS:
-        alert = _issue_alert(data.issue, action, settings, now)
+        alert = _issue_alert(data.issue, action, now)
     else:
         return Ignored(f"nothing to do for {_subject(payload, action)}")
+    named = project_namings(alert.labels.get("sentry_project", ""), settings)
+    alert = identified(alert, settings, now=now, named=list(named))
     return Arrival(alert, Delivery(SOURCE, hashlib.sha256(body).hexdigest(), at), ReplyTo())
 
 
-def _event_alert(data: SentryData, settings: Settings, now: datetime) -> Alert:
+def project_namings(project: str, settings: Settings) -> Iterator[Naming]:
+    """The service whose project it is by the settings, else what the project is called."""
+    if project:
+        for service, entry in settings.services.items():
+            if (entry.sentry_project or "").casefold() == project.casefold():
+                yield Naming(service, "its project in Sentry")
+    yield Naming(project, "its project in Sentry")
+
+
+def _event_alert(data: SentryData, now: datetime) -> Alert:
     event = data.event
     project = _PROJECT.fullmatch(event.url)
     labels = {
@@ -205,7 +216,6 @@ def _event_alert(data: SentryData, settings: Settings, now: datetime) -> Alert:
         event.issue_id,
         event.title,
         project[1] if project else "",
-        settings,
         started_at=event.datetime or now,
         url=event.web_url,
         level=event.level,
@@ -214,14 +224,13 @@ def _event_alert(data: SentryData, settings: Settings, now: datetime) -> Alert:
     )
 
 
-def _issue_alert(issue: SentryIssue, action: str, settings: Settings, now: datetime) -> Alert:
+def _issue_alert(issue: SentryIssue, action: str, now: datetime) -> Alert:
     """An issue that came up again began when it was seen last, a new one when it was seen first."""
     started = issue.firstSeen if action == "created" else issue.lastSeen
     return _about_issue(
         issue.id,
         issue.title,
         issue.project.slug,
-        settings,
         started_at=started or now,
         url=issue.web_url or issue.permalink,
         level=issue.level,
@@ -235,7 +244,6 @@ def _about_issue(
     issue_id: str,
     title: str,
     project: str,
-    settings: Settings,
     *,
     started_at: datetime,
     url: str,
@@ -257,7 +265,6 @@ def _about_issue(
         title=title or f"Sentry issue {issue_id}",
         started_at=started_at,
         status="resolved" if ended else "firing",
-        service=_service(project, settings),
         severity=level or None,
         summary=culprit or None,
         labels=filled(alert_labels),
@@ -265,9 +272,7 @@ def _about_issue(
     )
 
 
-def _metric_alert(
-    data: SentryData, action: str, project: str, settings: Settings, now: datetime
-) -> Alert:
+def _metric_alert(data: SentryData, action: str, project: str, now: datetime) -> Alert:
     metric = data.metric_alert
     rule = metric.alert_rule
     title = rule.name or data.description_title or metric.title
@@ -285,7 +290,6 @@ def _metric_alert(
         title=title or f"Sentry metric alert {metric.id}",
         started_at=metric.date_detected or metric.date_started or now,
         status="resolved" if action == ENDS else "firing",
-        service=_service(project, settings),
         signal=ERROR_RATE if rule.aggregate == "count()" else None,
         query=AlertQuery(language="metric", text=rule.aggregate) if rule.aggregate else None,
         severity=action if action in METRIC_STARTS else None,
@@ -305,21 +309,6 @@ def _ordered_by(data: SentryData, action: str) -> datetime | None:
     if began is not None and action == ENDS:
         return began + timedelta(microseconds=1)
     return began
-
-
-def _service(project: str, settings: Settings) -> str | None:
-    """The service whose project it is, else what the catalogue makes of its name."""
-    if not project:
-        return None
-    requested_project = project.casefold()
-    for service, entry in settings.services.items():
-        if entry.sentry_project and entry.sentry_project.casefold() == requested_project:
-            return service
-    return catalogued(settings, project)
-
-
-def _first(projects: object) -> str:
-    return single_line(projects[0]) if isinstance(projects, list) and projects else ""
 
 
 def _subject(payload: Mapping[str, object], action: str) -> str:

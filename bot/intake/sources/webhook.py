@@ -11,8 +11,9 @@ import asyncio
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
+from faultline.analysis.alert_signal.subjects import Naming
 from faultline.analysis.vocabulary import Alert, Link
 from faultline.bot.intake.accepting import Ignored
 from faultline.bot.intake.alert_source import (
@@ -32,11 +33,12 @@ from faultline.bot.intake.payload_fields import (
     digest_of,
     filled,
     in_utc,
+    is_test_text,
     plain,
     single_line,
 )
 from faultline.bot.intake.reported_changes import AHEAD, ChangeKind
-from faultline.bot.intake.service_names import catalogued
+from faultline.bot.intake.service_names import catalogued, identified
 from faultline.bot.intake.signatures import (
     BadSignature,
     Refused,
@@ -48,7 +50,7 @@ from faultline.bot.intake.signatures import (
 from faultline.bot.policy.values import Arrival, Delivery, ReplyTo
 from faultline.bot.runtime.threads import in_thread
 from faultline.bot.settings import Settings
-from faultline.bot.settings.webhook import WebhookSettings
+from faultline.bot.settings.webhook import PRESETS, WebhookSettings
 from faultline.bot.store.changes import LONGEST_FILES, LONGEST_ID, LONGEST_TEXT, ReportedChange
 from faultline.connectors.shared.rows.expressions import searched, shallow_json, since_1970
 
@@ -85,7 +87,8 @@ class MappedItem:
     def time(self, field: str) -> datetime | None:
         """As a time in UTC. Raises Refused for what is none."""
         field_value = self.get(field)
-        if field_value is None:
+        # Senders write 0 for a time that is not set.
+        if field_value in (None, 0, "0"):
             return None
         number = since_1970(field_value)
         time = as_time(field_value) or (in_utc(number) if number else None)
@@ -99,6 +102,13 @@ class MappedItem:
         raw_names = field_value[:MOST_NAMES] if isinstance(field_value, list) else [field_value]
         lines = [single_line(raw_name) for raw_name in raw_names]
         return [line for line in lines if not unfilled(line)]
+
+    def is_test(self) -> bool:
+        """Whether somebody pressed the sender's test button, by its preset or by what it wrote."""
+        expression = PRESETS.get(self.webhook_settings.preset or "", {}).get("test")
+        if expression is not None and searched(expression, self.value):
+            return True
+        return any(is_test_text(plain(self.get(field), LONG)) for field in ("title", "summary"))
 
     def counts(self) -> bool:
         """Whether `only` lets it through: without that, everything counts."""
@@ -233,6 +243,8 @@ def read_webhook(
 ) -> list[Arrival] | Ignored:
     """The alerts of a body, in its order. Raises Refused with 400 or 413."""
     items = mapped_items(body, webhook_settings)
+    if items and all(item.is_test() for item in items):
+        return Ignored("it is the test of the sender's notifications")
     read = [_arrival(body, settings, sender, now) for body in items]
     taken = [arrival for arrival in read if arrival is not None]
     return taken or Ignored("no alert fires or ends")
@@ -246,7 +258,8 @@ def _arrival(body: MappedItem, settings: Settings, sender: str, now: datetime) -
     if not title:
         raise refused(body.webhook_settings, "title", "finds nothing")
     began = body.time("starts_at")
-    service = catalogued(settings, *body.names("service"))
+    names = body.names("service")
+    service = catalogued(settings, *names)
     environment = body.line("environment") or ""
     identity = body.line("id") or digest_of(title, service or "", environment)
     # Two senders may use the same ids.
@@ -258,13 +271,18 @@ def _arrival(body: MappedItem, settings: Settings, sender: str, now: datetime) -
         id=identity,
         title=title,
         started_at=began or now,
-        status="firing" if status == "firing" else "resolved",
-        service=service,
+        status=status,
         severity=body.line("severity"),
         summary=plain(body.get("summary"), LONG) or None,
         labels=labels | {"fingerprint": fingerprint},
         links=(Link(title=sender or "Alert", url=url),) if url else (),
     )
+    named = []
+    for name in names:
+        # A machine stands in for the service where the sender knows no other name.
+        is_machine = name in (labels.get("host"), alert.host)
+        named.append(Naming(name, "what the sender calls its service", is_hint=is_machine))
+    alert = identified(alert, settings, now=now, named=named)
     slot = str(int(now.timestamp() // RETRY_SLOT_S))
     occurrence = f"{fingerprint} {began.isoformat()}" if began else None
     delivery_id = digest_of(status, occurrence or fingerprint, slot)
@@ -273,14 +291,15 @@ def _arrival(body: MappedItem, settings: Settings, sender: str, now: datetime) -
     return Arrival(alert, Delivery(SOURCE, delivery_id, ordered, occurrence), ReplyTo())
 
 
-def _status(body: MappedItem) -> str | None:
+def _status(body: MappedItem) -> Literal["firing", "resolved"] | None:
     """`firing` or `resolved`; None for what is neither."""
     if body.webhook_settings.expression("state") is None:
         return "firing"
     line = (body.line("state") or "").casefold()
-    for status in ("firing", "resolved"):
-        if line in getattr(body.webhook_settings, status):
-            return status
+    if line in body.webhook_settings.firing:
+        return "firing"
+    if line in body.webhook_settings.resolved:
+        return "resolved"
     if line in body.webhook_settings.ignored:
         return None
     raise refused(body.webhook_settings, "state", "is in none of firing, resolved and ignored")

@@ -74,6 +74,9 @@ class VendorChange:
     diff: str | None = None
     owner: str | None = None
     """The service that it is of where it names none of ours: the application itself."""
+    before: str = ""
+    after: str = ""
+    restored_by: str = ""
 
 
 @dataclass(frozen=True)
@@ -311,6 +314,9 @@ def _row(change: VendorChange, service: str | None) -> ChangeRow:
         change.link if change.link and len(change.link) <= LONGEST_LINK else None,
         None,
         change.diff,
+        change.before or None,
+        change.after or None,
+        change.restored_by or None,
     )
 
 

@@ -20,6 +20,7 @@ import polars as pl
 from faultline.analysis.case.tables import CHANGES
 from faultline.analysis.changes.text import ChangeText, read_change_text, touches
 from faultline.analysis.vocabulary import ChangeKind
+from faultline.connectors.shared.rows.collection_builder import rows_table
 from faultline.connectors.shared.vendor_text import short
 
 PATCH_LENGTH, DIFF_LENGTH, DIFFS_LENGTH = 6_000, 30_000, 1_000_000
@@ -210,8 +211,8 @@ class ChangeRows:
 
     def table(self) -> pl.DataFrame:
         """The rows, as the table's schema has them."""
-        rows = [tuple(row[c] for c in CHANGES.columns) for row in self.rows.values()]
-        return pl.DataFrame(rows, schema=CHANGES.columns, orient="row")
+        rows = [tuple(row.get(c) for c in CHANGES.columns) for row in self.rows.values()]
+        return rows_table(rows, CHANGES.columns)
 
     def _add(
         self,

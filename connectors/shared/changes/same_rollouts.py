@@ -1,4 +1,4 @@
-"""Rollouts that a cluster saw and somebody reported too: one change, told twice.
+"""Changes that a cluster saw and somebody reported too: one change, told twice.
 
 A deploy tool, a code host or `POST /changes` says who deployed what and why; Kubernetes says when
 it reached production and what differs. Of both one row is made, so that an answer does not hold
@@ -24,6 +24,10 @@ after that long (`progressDeadlineSeconds`, 600 by default)."""
 SAME_VERSION_WITHIN = timedelta(hours=1)
 """A pipeline announces a deploy when it begins, builds and tests, and rolls out last. A version
 that was rolled out twice within an hour is one change to who looks for a cause (our choice)."""
+AT_ONCE = timedelta(minutes=3)
+"""Who scales a workload or writes a ConfigMap reports it at once; a scrape shows it a minute
+later."""
+JOINED = ("deploy", "scale", "config")
 SHORT_HASH = 7
 """Git's own abbreviation."""
 _VERSION = re.compile(r"(?<![\w.])v?(\d+(?:\.\d+)+(?:[-+][\w.]{1,40})?)(?![\w.]*\d)")
@@ -75,6 +79,8 @@ class _Deploy:
     def is_about(self, rollout: _Deploy) -> bool:
         """Whether this report is about that rollout, and no other version than those that are
         already known of it."""
+        if self.row["kind"] != "deploy":
+            return abs(self.at - rollout.at) <= AT_ONCE
         answers = [self.versions.agrees(report.versions) for report in (rollout, *rollout.reports)]
         # A different version is a different deploy, however close in time.
         if False in answers:
@@ -93,13 +99,13 @@ def with_joined_rollouts(
     takes the id, title, author and link of the report.
     """
     frame = pl.concat(change_tables) if change_tables else cluster.clear()
-    rollouts: dict[str, list[_Deploy]] = defaultdict(list)
+    rollouts: dict[tuple[str, str], list[_Deploy]] = defaultdict(list)
     for row in _deploys(cluster):
-        rollouts[row["service"]].append(_Deploy(row, _rolled_out(row)))
+        rollouts[row["service"], row["kind"]].append(_Deploy(row, _rolled_out(row)))
     # Oldest first, so that the first report gives the row its id and title in every run.
     for row in _deploys(frame.sort("time")):
         named = NamedVersions.in_text(f"{row['id']} {row['title'] or ''}")
-        _give_to_nearest(_Deploy(row, named), rollouts.get(row["service"], ()))
+        _give_to_nearest(_Deploy(row, named), rollouts.get((row["service"], row["kind"]), ()))
     gone: set[tuple[Any, ...]] = set()
     rows = []
     for deploys in rollouts.values():
@@ -115,7 +121,13 @@ def with_joined_rollouts(
 
 
 def _deploys(table: pl.DataFrame) -> list[dict[str, Any]]:
-    return table.filter(pl.col("kind") == "deploy", pl.col("service").is_not_null()).to_dicts()
+    return table.filter(pl.col("kind").is_in(JOINED), pl.col("service").is_not_null()).to_dicts()
+
+
+def without_observed(measured: pl.DataFrame, clusters: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    """The changes that metrics show, of the services of which the cluster itself tells nothing."""
+    observed = [service for cluster in clusters for service in cluster["service"].drop_nulls()]
+    return measured.filter(pl.col("service").is_in(observed).not_())
 
 
 def _give_to_nearest(report: _Deploy, rollouts: Sequence[_Deploy]) -> None:
@@ -137,11 +149,18 @@ def _joined(rollout: _Deploy) -> dict[str, Any]:
     first = rollout.reports[0].row
     row = rollout.row
     diffs = [change["diff"] for change in (row, first) if change["diff"]]
+    title = first["title"] or first["id"]
+    # Of a rollout the cluster says what differs.
+    if row["kind"] == "deploy":
+        title = f"{title} ({row['title']})"
     return {
         **first,
         "time": row["time"],
-        "title": f"{first['title'] or first['id']} ({row['title']})",
+        "title": title,
         "link": first["link"] or row["link"],
+        "before": row["before"] or first["before"],
+        "after": row["after"] or first["after"],
+        "restored_by": row["restored_by"] or first["restored_by"],
         "diff": "\n".join(diffs) or None,
     }
 

@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 
 from faultline.analysis.kinds.signals import AlertQuery
 from faultline.analysis.vocabulary import Alert, EvidenceKind, Scope, Window
-from faultline.connectors.shared.contract.base import Collected
+from faultline.connectors.shared.contract.base import Collected, Request
 from faultline.connectors.shared.settings.connector_settings import Limits
 
 
@@ -44,6 +44,26 @@ class KnowsRules(Protocol):
     async def rule_of(self, alert: Alert) -> AlertQuery | None:
         """The expression of the rule that sent the alert; None where the server has no such
         rule."""
+
+
+@runtime_checkable
+class EvaluatesAlertQuery(Protocol):
+    """A connector whose server can evaluate the query of an alert, now and over past weeks."""
+
+    @property
+    def name(self) -> str:
+        """The connector's name."""
+
+    @property
+    def limits(self) -> Limits:
+        """Its limits, which hold for an evaluation as for a collection."""
+
+    def evaluates(self, alert: Alert) -> bool:
+        """Whether the alert's query is one that this server may know. Makes no call."""
+
+    async def evaluate(self, request: Request) -> Collected:
+        """Rows of the table `alert_query` over the incident and the same hours of earlier days,
+        with one item; no rows where the server has no such series. Raises FaultlineError."""
 
 
 @runtime_checkable

@@ -19,6 +19,7 @@ from faultline.analysis.vocabulary import Alert, EvidenceKind, Scope, Window
 from faultline.connectors.shared.contract.abilities import (
     AnswersQueries,
     BoundedQuery,
+    EvaluatesAlertQuery,
     FollowsServices,
     KnowsAlerts,
     KnowsCalls,
@@ -147,6 +148,18 @@ class ConnectorInstance:
             return None
         with asking_instance(self._instance.name):
             return await self._connector.rule_of(alert)
+
+    def evaluates(self, alert: Alert) -> bool:
+        """Whether the alert's query is one that this instance may know."""
+        connector = self._connector
+        return isinstance(connector, EvaluatesAlertQuery) and connector.evaluates(alert)
+
+    async def evaluate(self, request: Request) -> Collected:
+        """What this instance gives for the alert's query. Raises FaultlineError."""
+        if not isinstance(self._connector, EvaluatesAlertQuery):
+            return Collected()
+        with asking_instance(self._instance.name):
+            return await self._connector.evaluate(request)
 
     @property
     def query_language(self) -> str | None:

@@ -13,6 +13,7 @@ from faultline.analysis.errors import FaultlineError
 from faultline.analysis.vocabulary import EvidenceKind, Scope, Window
 from faultline.connectors.shared.contract.base import Check, Collected, Item, Missing, Request
 from faultline.connectors.shared.rows.collection_builder import (
+    CallRow,
     CollectionBuilder,
     StateRow,
     full_window,
@@ -99,12 +100,12 @@ class ServerSnapshot:
         """Services that have connections to this server; gives how many."""
         observed_nanoseconds = nanoseconds(self.at)
         rows = [
-            (caller, self.service, "database", observed_nanoseconds, None)
+            CallRow(caller, self.service, "database", observed_nanoseconds)
             # Sort, so that equal snapshots give equal rows.
             for caller in sorted(set(callers))
         ]
         # A server's connections to itself are no dependency.
-        return self.builder.add("topology", [row for row in rows if row[0] != self.service])
+        return self.builder.add("topology", [row for row in rows if row.caller != self.service])
 
     def _row(self, query: str, fact: Fact) -> tuple[Any, ...]:
         row = StateRow(

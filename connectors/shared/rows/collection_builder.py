@@ -89,6 +89,13 @@ class CollectionBuilder:
         return Collected(tables, tuple(self.items), tuple(self.missing))
 
 
+def rows_table(rows: Iterable[tuple[Any, ...]], columns: Mapping[str, pl.DataType]) -> pl.DataFrame:
+    """Rows in the order of these columns. A source that knows nothing of the last ones leaves them
+    out."""
+    full_rows = [(*row, *(None,) * (len(columns) - len(row))) for row in rows]
+    return pl.DataFrame(full_rows, schema=dict(columns), orient="row")
+
+
 def _table(name: str, rows: Iterable[tuple[Any, ...]]) -> pl.DataFrame:
     columns = SCHEMAS[name].columns
     # Times come as whole numbers, which polars takes as such and casts without rounding.
@@ -96,8 +103,7 @@ def _table(name: str, rows: Iterable[tuple[Any, ...]]) -> pl.DataFrame:
     for column, dtype in columns.items():
         raw[column] = pl.Int64() if column in _TIMES else dtype
     # Several queries may bring the same row, which must count once.
-    unique_rows = list(dict.fromkeys(rows))
-    table = pl.DataFrame(unique_rows, schema=raw, orient="row")
+    table = rows_table(dict.fromkeys(rows), raw)
     times = [column for column in _TIMES if column in columns]
     return table.with_columns(pl.col(column).cast(columns[column]) for column in times)
 
@@ -212,7 +218,9 @@ def readable(rows: Iterable[R | None]) -> list[R]:
 
 
 class ChangeRow(NamedTuple):
-    """A row of the table `changes`."""
+    """A row of the table `changes`. `before` and `after` are the versions, the numbers of replicas
+    or the values; `restored_by` is what writes the new state back where somebody undoes it by
+    hand."""
 
     time: datetime
     service: str | None
@@ -223,6 +231,9 @@ class ChangeRow(NamedTuple):
     link: str | None = None
     files: str | None = None
     diff: str | None = None
+    before: str | None = None
+    after: str | None = None
+    restored_by: str | None = None
 
 
 class SpanTableRow(NamedTuple):
@@ -252,13 +263,14 @@ class LogRow(NamedTuple):
 
 class CallRow(NamedTuple):
     """A row of the table `topology`: `source` tells that caller calls callee, and saw it last at
-    `last_seen`, in ns since 1970."""
+    `last_seen`, in ns since 1970. `certainty` is set where it is another than the source's."""
 
     caller: str
     callee: str
     source: str
     last_seen: int | None
     learned_in: str | None = None
+    certainty: float | None = None
 
 
 class StateRow(NamedTuple):
@@ -276,3 +288,4 @@ class StateRow(NamedTuple):
     since: datetime | None = None
     query: str | None = None
     link: str | None = None
+    restored_by: str | None = None

@@ -23,7 +23,7 @@ from faultline.analysis.secrets.redaction import masked
 from faultline.analysis.traces.job_logs.metrics import KEYS
 from faultline.analysis.training.run_states import RUN_MONITOR
 from faultline.analysis.vocabulary import Window
-from faultline.connectors.shared.rows.collection_builder import ChangeRow
+from faultline.connectors.shared.rows.collection_builder import ChangeRow, rows_table
 from faultline.connectors.shared.vendor_text import short
 
 TIME_KEY, STEP_KEY = "_timestamp", "_step"
@@ -379,7 +379,7 @@ def changes_table(
         diff = f"-commit: {short(before.commit, 60)}\n+commit: {short(after.commit, 60)}"
         commit = short(after.commit, 60)
         rows.append(ChangeRow(at, job, "deploy", commit, title, link=link, diff=diff))
-    return pl.DataFrame(rows, schema=CHANGES.columns, orient="row") if rows else empty("changes")
+    return rows_table(rows, CHANGES.columns) if rows else empty("changes")
 
 
 def states_table(

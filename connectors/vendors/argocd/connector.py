@@ -103,7 +103,16 @@ class SyncOperation(msgspec.Struct):
     syncResult: _SyncResult | None = None
 
 
+class _Automated(msgspec.Struct):
+    selfHeal: bool = False
+
+
+class _SyncPolicy(msgspec.Struct):
+    automated: _Automated | None = None
+
+
 class _Spec(msgspec.Struct):
+    syncPolicy: _SyncPolicy = msgspec.field(default_factory=_SyncPolicy)
     destination: _Destination = msgspec.field(default_factory=_Destination)
     project: str = ""
 
@@ -121,6 +130,15 @@ class Application(msgspec.Struct):
     metadata: _Metadata
     spec: _Spec = msgspec.field(default_factory=_Spec)
     status: _Status = msgspec.field(default_factory=_Status)
+
+    @property
+    def restores_as(self) -> str:
+        """What restores the state in Git where somebody changes the cluster by hand; without
+        self-healing, the next sync does."""
+        automated = self.spec.syncPolicy.automated
+        return (
+            "Argo CD with self-heal" if automated is not None and automated.selfHeal else "Argo CD"
+        )
 
 
 class ApplicationList(msgspec.Struct):
@@ -183,8 +201,10 @@ class ArgoCD(ChangeFeeds[ArgoCDSettings]):
                 by = sync.initiatedBy
                 author = person(by.username) or ("automated sync" if by.automated else None)
                 yield VendorChange(
-                    at, "deploy", sync.named, title, author, link, about=name, owner=name
-                )
+                    at, "deploy", sync.named, title, author, link, about=name, owner=name,
+                    before=_short(before.named) if before is not None else "",
+                    after=_short(sync.named), restored_by=application.restores_as,
+                )  # fmt: skip
         # The history holds syncs that succeeded; the latest operation tells of one that did not.
         latest = application.status.operationState
         if latest is not None and latest.phase in FAILED and (at := moment(latest.startedAt)):

@@ -4,11 +4,12 @@ asked."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
 
+from faultline.analysis.kinds.signals import Comparison
 from faultline.connectors.vendors.aws.calls import objects
 from faultline.connectors.vendors.aws.evidence import words
 from faultline.connectors.vendors.aws.metric_templates import signal_of
@@ -22,6 +23,12 @@ _SIGNS = {
     "GreaterThanOrEqualTo": ">=",
     "LessThan": "<",
     "LessThanOrEqualTo": "<=",
+}
+_COMPARISONS: Mapping[str, Comparison] = {
+    "GreaterThanThreshold": ">",
+    "GreaterThanOrEqualToThreshold": ">=",
+    "LessThanThreshold": "<",
+    "LessThanOrEqualToThreshold": "<=",
 }
 _QUERY_KEYS = ("Id", "MetricStat", "Expression", "Label", "AccountId")
 
@@ -49,11 +56,25 @@ class AlarmMetric:
     shown: tuple[ShownMetric, ...]
     text: str
     graph: Sequence[Sequence[Any]]
+    comparison: Comparison | None = None
+    threshold: float | None = None
+    """Of an alarm that compares with one number; None for one on an anomaly's band."""
 
 
 def metric_of(alarm: Mapping[str, Any], place: AwsPlace, service: str | None) -> AlarmMetric | None:
     """The metric of an alarm; None for one without a metric (a composite alarm, a PromQL or log
     alarm)."""
+    metric = _metric_of(alarm, place, service)
+    comparison = _COMPARISONS.get(words(alarm.get("ComparisonOperator"), 80))
+    threshold = alarm.get("Threshold")
+    if metric is None or comparison is None or not isinstance(threshold, (int, float)):
+        return metric
+    return replace(metric, comparison=comparison, threshold=float(threshold))
+
+
+def _metric_of(
+    alarm: Mapping[str, Any], place: AwsPlace, service: str | None
+) -> AlarmMetric | None:
     name = words(alarm.get("AlarmName"), 255)
     parts = objects(alarm.get("Metrics"))
     # An alarm on metric math lists its parts; a plain one names its metric itself.

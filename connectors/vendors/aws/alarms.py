@@ -87,6 +87,23 @@ async def alert_alarms(
     return alarms
 
 
+async def named_metric(
+    calls: AwsCalls, named: Sequence[AlarmName], service: str | None
+) -> AlarmMetric | None:
+    """What the alarm of the alert compares with a number; of a composite one, the first of its
+    children that does. Raises FaultlineError."""
+    for alarm_name in named:
+        described = await _described(calls, alarm_name.place, AlarmNames=[alarm_name.name])
+        children = await _children(calls, alarm_name, described)
+        # Of the children those that are in alarm made it fire.
+        children.sort(key=lambda alarm: alarm.get("StateValue") != "ALARM")
+        for alarm in [*described, *children]:
+            metric = metric_of(alarm, alarm_name.place, service)
+            if metric is not None and metric.threshold is not None:
+                return metric
+    return None
+
+
 async def firing_alarms(
     calls: AwsCalls, place: AwsPlace, resources: Sequence[Resource], scope: Scope
 ) -> AwsEvidence:

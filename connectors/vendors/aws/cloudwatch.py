@@ -16,9 +16,17 @@ from typing import Any
 
 import msgspec
 
+from faultline.analysis.alert_signal.conditions import AlertCondition
 from faultline.analysis.errors import ConnectorError, FaultlineError
+from faultline.analysis.kinds.signals import AlertQuery
 from faultline.analysis.vocabulary import Scope, Window
-from faultline.connectors.shared.contract.base import Item
+from faultline.connectors.shared.contract.base import Collected, Item
+from faultline.connectors.shared.queries.alert_evaluation import (
+    EvaluatedSeries,
+    EvaluatedWindow,
+    evaluated,
+)
+from faultline.connectors.shared.rows.collection_builder import nanoseconds
 from faultline.connectors.shared.rows.log_windows import merged
 from faultline.connectors.vendors.aws.alarm_metrics import AlarmMetric
 from faultline.connectors.vendors.aws.calls import AwsCalls, entries, objects
@@ -122,6 +130,35 @@ async def alarm_metric(calls: AwsCalls, metric: AlarmMetric, scope: Scope) -> Aw
     item = Item("metrics", query, window, link, rows=len(rows), cut=notes.get(""))
     aws_evidence.items.append(item.holding(rows))
     return aws_evidence
+
+
+async def alarm_evaluation(calls: AwsCalls, metric: AlarmMetric, scope: Scope) -> Collected:
+    """When what the alarm looks at was beyond its threshold, metric math included. Raises
+    FaultlineError."""
+
+    async def ask(_: str, at: EvaluatedWindow) -> Sequence[EvaluatedSeries]:
+        # In the period of the alarm: a mean of five minutes crosses other thresholds.
+        period = max(period_for(at.window.start), 60 * math.ceil(metric.period_s / 60))
+        queries = [_with_period(query, period) for query in metric.queries]
+        series, _notes = await _ask(calls, metric.place, queries, [at.window], period)
+        return [
+            EvaluatedSeries(
+                msgspec.json.decode(shown.labels) if shown.labels else {},
+                [
+                    (nanoseconds(moment), value * shown.scale)
+                    for moment, value in sorted(series.get(shown.id, {}).items())
+                ],
+            )
+            for shown in metric.shown
+            if series.get(shown.id)
+        ]
+
+    first = metric.shown[0]
+    scaled = None if metric.threshold is None else metric.threshold * first.scale
+    condition = AlertCondition(metric.text, metric.text, metric.comparison, scaled, decides=True)
+    query = AlertQuery(language="metric", text=metric.text)
+    link = metrics_link(metric.place.region, metric.graph, scope.incident, metric.period_s)
+    return await evaluated(query, scope, ask, link=link, condition=condition, unit=first.unit)
 
 
 async def _of_place(

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from faultline.analysis.errors import ConnectorError, FaultlineError
-from faultline.analysis.vocabulary import EvidenceKind, Scope
+from faultline.analysis.vocabulary import Alert, EvidenceKind, Scope
 from faultline.connectors.shared.contract.abilities import BoundedQuery
 from faultline.connectors.shared.contract.base import Check, Collected, Request
 from faultline.connectors.shared.settings.connector_settings import Limits
@@ -23,10 +23,19 @@ from faultline.connectors.shared.settings.shared_settings import (
 )
 from faultline.connectors.shared.transport.circuit_breaker import ByteBudget, Deadline
 from faultline.connectors.vendors.aws import AwsSettings
-from faultline.connectors.vendors.aws.alarms import Alarms, alert_alarms, firing_alarms
+from faultline.connectors.vendors.aws.alarms import (
+    Alarms,
+    alert_alarms,
+    firing_alarms,
+    named_metric,
+)
 from faultline.connectors.vendors.aws.calls import AwsCalls
 from faultline.connectors.vendors.aws.check import check_place
-from faultline.connectors.vendors.aws.cloudwatch import alarm_metric, metrics_of
+from faultline.connectors.vendors.aws.cloudwatch import (
+    alarm_evaluation,
+    alarm_metric,
+    metrics_of,
+)
 from faultline.connectors.vendors.aws.database_states import (
     EVENT_SOURCES,
     cache_states,
@@ -89,6 +98,7 @@ READERS: Mapping[ResourceKind, tuple[EvidenceKind, Reader]] = {
 }
 """What is read of a resource of these kinds beside its metrics, its events, its logs and what
 CloudTrail knows; and of what that is evidence."""
+NO_THRESHOLD = "the alarm compares no metric with a number, so it cannot be evaluated"
 NOT_UNDERSTOOD = (AttributeError, LookupError, TypeError, ValueError, OverflowError)
 """How a part fails on an answer of a shape that nobody documented."""
 
@@ -193,6 +203,22 @@ class AwsConnector:
         collection = collected([alarms.evidence, left, *parts])
         _refuse_without_credentials(collection)
         return without_elsewhere_gaps(collection, self._places)
+
+    def evaluates(self, alert: Alert) -> bool:
+        """Whether the alert names an alarm of a place that is read."""
+        return bool(named_alarms(alert, self._places))
+
+    async def evaluate(self, request: Request) -> Collected:
+        """What the alarm looks at, against its threshold, now and over two weeks. Raises
+        FaultlineError."""
+        alert, calls = request.alert, self._calls()
+        try:
+            metric = await named_metric(calls, named_alarms(alert, self._places), alert.service)
+            if metric is None:
+                raise ConnectorError(VENDOR, "DescribeAlarms", NO_THRESHOLD)
+            return await alarm_evaluation(calls, metric, request.scope)
+        except NOT_UNDERSTOOD as error:
+            raise ConnectorError(VENDOR, "GetMetricData", _not_understood(error)) from error
 
     @property
     def query_language(self) -> str | None:

@@ -188,6 +188,8 @@ async def _ecs_row(
         title,
         link=_ecs_link(resource),
         diff=definitions.diff,
+        before=definitions.before or None,
+        after=definitions.after or None,
     )
 
 
@@ -270,7 +272,7 @@ def _version_row(
         title += f": {description}"
     identity = f"{resource.name}:{number}"
     link = lambda_link(resource.place.region, resource.name, number)
-    return ChangeRow(at, resource.service, "deploy", identity, title, link=link)
+    return ChangeRow(at, resource.service, "deploy", identity, title, link=link, after=number)
 
 
 def _update_row(

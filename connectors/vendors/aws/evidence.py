@@ -8,12 +8,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-import polars as pl
-
 from faultline.analysis.case.tables import SCHEMAS
 from faultline.analysis.vocabulary import EvidenceKind, Scope, Window
 from faultline.connectors.shared.contract.base import Collected, Item, Missing
-from faultline.connectors.shared.rows.collection_builder import full_window
+from faultline.connectors.shared.rows.collection_builder import full_window, rows_table
 from faultline.connectors.shared.vendor_text import short
 
 LONGEST = 500
@@ -56,7 +54,7 @@ def collected(parts: Iterable[AwsEvidence]) -> Collected:
     tables = {}
     for name in sorted(rows):
         schema = SCHEMAS[name].columns
-        tables[name] = pl.DataFrame(list(rows[name]), schema=schema, orient="row")
+        tables[name] = rows_table(rows[name], schema)
     return Collected(tables, tuple(items), tuple(missing))
 
 

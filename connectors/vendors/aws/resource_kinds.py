@@ -3,6 +3,7 @@ dimensions, and what an object of theirs is called in a fact."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -68,6 +69,18 @@ IDENTIFIED_KINDS: frozenset[ResourceKind] = frozenset({"instance", "nat_gateway"
 """Their ids say nothing of the service that they belong to."""
 
 
+_LOAD_BALANCING = re.compile(r"(?:^|[:/])(?:app|net|gwy|targetgroup)/([^/]+)/[^/]+$")
+"""The dimensions `LoadBalancer` and `TargetGroup`, and the ends of such ARNs, as AWS writes them:
+Elastic Load Balancing, "CloudWatch metrics"."""
+_GENERATED = re.compile(r"[0-9a-f]{16,}|[0-9a-f-]{32,}|tf-?(?:lb-)?\d{14,}.*")
+
+
+def is_generated(name: str) -> bool:
+    """Whether a name was made by a machine, so that it says nothing of a service: a digest, or a
+    time that Terraform numbers with."""
+    return _GENERATED.fullmatch(name) is not None
+
+
 def catalogued_names(entry: ServiceAwsSettings, named: NamedKind) -> Sequence[str]:
     """The resources of one kind that the catalogue names for a service."""
     if not named.setting:
@@ -77,7 +90,11 @@ def catalogued_names(entry: ServiceAwsSettings, named: NamedKind) -> Sequence[st
 
 
 def base_name(name: str) -> str:
-    """The last part of an ARN or of a name of several parts."""
+    """The last part of an ARN or of a name of several parts; of a load balancer or target group the
+    name before its id."""
+    match = _LOAD_BALANCING.search(name)
+    if match is not None:
+        return match[1]
     return name.rpartition("/")[2].rpartition(":")[2]
 
 

@@ -20,7 +20,7 @@ import polars as pl
 
 from faultline.analysis.case.tables import METRICS
 from faultline.analysis.errors import ConnectorError, FaultlineError
-from faultline.analysis.vocabulary import EvidenceKind, Window
+from faultline.analysis.vocabulary import Alert, EvidenceKind, Window
 from faultline.connectors.shared.auth.azure_token import VENDOR, Tokens
 from faultline.connectors.shared.contract.abilities import BoundedQuery
 from faultline.connectors.shared.contract.base import Check, Collected, Item, Missing, Request
@@ -34,7 +34,11 @@ from faultline.connectors.shared.vendor_text import short
 from faultline.connectors.vendors.azure import AzureMonitorSettings
 from faultline.connectors.vendors.azure import queries as kql
 from faultline.connectors.vendors.azure import rows as tables
-from faultline.connectors.vendors.azure.platform import named_resources, platform_rows
+from faultline.connectors.vendors.azure.platform import (
+    evaluated_rule,
+    named_resources,
+    platform_rows,
+)
 from faultline.connectors.vendors.azure.queries import LogTable, Schema
 from faultline.connectors.vendors.azure.session import QueryApi, QuerySession, credential_of
 
@@ -168,6 +172,27 @@ class AzureMonitorConnector:
             self._measured(resources, request, azure_question, deadline, budget),
         )
         return azure_question.collected()
+
+    def evaluates(self, alert: Alert) -> bool:
+        """Whether it is a metric alert on a resource, with a threshold that does not move."""
+        query = alert.query
+        if alert.source != "azure_monitor" or query is None or query.language != "metric":
+            return False
+        return self._platform is not None and bool(named_resources(alert))
+
+    async def evaluate(self, request: Request) -> Collected:
+        """What the rule measures against its threshold, now and over two weeks. Raises
+        FaultlineError."""
+        alert, platform = request.alert, self._platform
+        query = alert.query
+        if platform is None or query is None:
+            return Collected()
+        if query.threshold is None or query.comparison is None:
+            raise ConnectorError(VENDOR, "metrics", "the rule compares its metric with no number")
+        deadline, budget = self._allowance()
+        async with platform.api.open(deadline, budget) as session:
+            resource = named_resources(alert)[0]
+            return await evaluated_rule(session, resource, query, request.scope, platform.portal)
 
     async def _measured(
         self,

@@ -15,9 +15,16 @@ from typing import Any
 
 import msgspec
 
-from faultline.analysis.kinds.signals import SignalClass, classify
-from faultline.analysis.vocabulary import Alert, Window
-from faultline.connectors.shared.contract.base import Item
+from faultline.analysis.alert_signal.conditions import AlertCondition
+from faultline.analysis.kinds.signals import AlertQuery, SignalClass, classify
+from faultline.analysis.vocabulary import Alert, Scope, Window
+from faultline.connectors.shared.contract.base import Collected, Item
+from faultline.connectors.shared.queries.alert_evaluation import (
+    EvaluatedSeries,
+    EvaluatedWindow,
+    evaluated,
+)
+from faultline.connectors.shared.rows.collection_builder import nanoseconds
 from faultline.connectors.shared.vendor_text import short
 from faultline.connectors.vendors.azure.rows import time_of
 from faultline.connectors.vendors.azure.session import QuerySession
@@ -29,6 +36,7 @@ MOST_METRICS = 20
 MOST_SERIES = 50
 GRAINS = ("PT1M", "PT5M", "PT15M", "PT1H")
 """Finest first; coarser ones show nothing within an incident."""
+SECONDS = {"PT1M": 60.0, "PT5M": 300.0, "PT15M": 900.0, "PT1H": 3600.0}
 AGGREGATIONS = ("Average", "Total", "Maximum", "Minimum", "Count")
 UNITS = {
     "Percent": "percent",
@@ -127,6 +135,52 @@ def named_resources(alert: Alert) -> list[str]:
             # Ids in Azure ignore case.
             resource_ids.setdefault(value.casefold(), value)
     return list(resource_ids.values())[:MOST_RESOURCES]
+
+
+async def evaluated_rule(
+    session: QuerySession, resource: str, query: AlertQuery, scope: Scope, portal: str
+) -> Collected:
+    """When a resource's metric was beyond the threshold of a metric alert, for each value of the
+    dimensions that the alert names. Raises ConnectorError, BudgetExceeded."""
+    aggregation = query.statistic if query.statistic in AGGREGATIONS else AGGREGATIONS[0]
+    window_s = query.window_s or 0.0
+    # One sample is what the rule adds up: its own window, or the nearest that Azure has below it.
+    grain = max(
+        [GRAINS[0], *(grain for grain in GRAINS if SECONDS[grain] <= window_s)],
+        key=SECONDS.__getitem__,
+    )
+    fixed = [("api-version", VERSION), ("interval", grain), ("aggregation", aggregation or "")]
+    fixed.append(("metricnames", query.text))
+    if query.namespace:
+        fixed.append(("metricnamespace", query.namespace))
+    if query.dimensions:
+        filters = []
+        for name, value in sorted(query.dimensions.items()):
+            # A quote in a value is doubled, as OData has it.
+            filters.append(f"{name} eq '{value.replace(chr(39), 2 * chr(39))}'")
+        fixed.append(("$filter", " and ".join(filters)))
+
+    async def ask(_: str, at: EvaluatedWindow) -> Sequence[EvaluatedSeries]:
+        span = f"{_utc(at.window.start)}/{_utc(at.window.end)}"
+        path = f"{resource}/providers/microsoft.insights/metrics"
+        answer = await session.get(path, [*fixed, ("timespan", span)], type=_PlatformMetrics)
+        every = []
+        for metric in answer.value:
+            for series in (metric.timeseries or ())[:MOST_SERIES]:
+                points = []
+                for point in series.data or ():
+                    moment = time_of(point.get("timeStamp"))
+                    value = _number(point, (aggregation or "").lower())
+                    if moment is not None and value is not None:
+                        points.append((nanoseconds(moment), value))
+                every.append(EvaluatedSeries(query.dimensions, points))
+        return every
+
+    condition = AlertCondition(
+        query.text, query.text, query.comparison, query.threshold, decides=True
+    )
+    link = f"{portal}/#resource{resource}/metrics"
+    return await evaluated(query, scope, ask, link=link, condition=condition)
 
 
 async def platform_rows(

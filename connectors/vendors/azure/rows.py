@@ -13,7 +13,7 @@ from typing import Any
 import polars as pl
 
 from faultline.analysis.case.tables import CHANGES, LOGS, METRICS, SPANS
-from faultline.connectors.shared.rows.collection_builder import ChangeRow, LogRow
+from faultline.connectors.shared.rows.collection_builder import ChangeRow, LogRow, rows_table
 from faultline.connectors.shared.vendor_text import short
 
 Row = Mapping[str, Any]
@@ -168,7 +168,7 @@ def changes_table(
         kind = kind_of(operation)
         service = service_of(resource)
         out[ChangeRow(at, service, kind, identity, short(title, LINE), author, link)] = None
-    return pl.DataFrame(list(out), schema=CHANGES.columns, orient="row")
+    return rows_table(out, CHANGES.columns)
 
 
 def kind_of(operation: str) -> str:

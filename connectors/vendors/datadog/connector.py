@@ -16,6 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from faultline.analysis.alert_signal.conditions import AlertCondition
+from faultline.analysis.alert_signal.datadog import read_datadog_query
 from faultline.analysis.errors import BudgetExceeded, ConnectorError, FaultlineError
 from faultline.analysis.vocabulary import Alert, EvidenceKind, Link, Scope, Window
 from faultline.connectors.shared.contract.abilities import BoundedQuery
@@ -160,6 +162,29 @@ class DatadogConnector:
         request = Request(alert, Scope(incident=query.window), _NO_FILES)
         with _opened(self._access, Deadline.within(self.limits)) as session:
             return await answer_of(self._inquiry(session, request), query)
+
+    def evaluates(self, alert: Alert) -> bool:
+        """Whether the alert's query is a monitor's."""
+        return alert.query is not None and alert.query.language == "datadog"
+
+    async def evaluate(self, request: Request) -> Collected:
+        """What the monitor's expression gives against its threshold, now and over two weeks. Raises
+        FaultlineError."""
+        query = request.alert.query
+        reading = read_datadog_query(query.text) if query is not None else None
+        monitor = read_monitor(query.text, "query alert") if query is not None else None
+        if query is None or reading is None or not isinstance(monitor, MetricMonitor):
+            raise ConnectorError(VENDOR, "query", "the monitor compares no metric with a number")
+        threshold = reading.threshold if query.threshold is None else query.threshold
+        comparison = query.comparison or reading.comparison
+        if threshold is None or comparison is None:
+            raise ConnectorError(VENDOR, "query", "the monitor compares no metric with a number")
+        condition = AlertCondition(
+            query.text, monitor.expression, comparison, threshold, decides=True
+        )
+        with _opened(self._access, Deadline.within(self.limits)) as session:
+            inquiry = self._inquiry(session, request)
+            return await metrics.monitor_evaluation(inquiry, query, monitor, condition)
 
     async def enrich(self, alert: Alert) -> Alert:
         """The alert with the tags of its monitor as labels. Raises ConnectorError."""

@@ -10,17 +10,26 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from statistics import fmean
 from typing import Any
 
 import msgspec
 
+from faultline.analysis.alert_signal.conditions import AlertCondition
 from faultline.analysis.errors import ConnectorError
+from faultline.analysis.kinds.signals import AlertQuery
 from faultline.analysis.vocabulary import AddedQuery, Window
-from faultline.connectors.shared.contract.base import Item, Missing
+from faultline.connectors.shared.contract.base import Collected, Item, Missing
+from faultline.connectors.shared.queries.alert_evaluation import (
+    EvaluatedSeries,
+    EvaluatedWindow,
+    Point,
+    evaluated,
+)
 from faultline.connectors.vendors.datadog.calls import ACTIVE_METRICS, QUERY, TIMESERIES
 from faultline.connectors.vendors.datadog.inquiry import (
     DatadogEvidence,
@@ -53,6 +62,15 @@ MOST_VALUES = 10
 SPLITS = ("version", "kube_cluster_name", "availability-zone", "host")
 """Tags that tell where or since which release something goes wrong."""
 MOST_SPLIT_SERVICES = 2
+_OVER = re.compile(r"\s*(?P<how>avg|sum|min|max)\(last_(?P<count>\d{1,3})(?P<unit>[mhd])\):")
+_SECONDS = {"m": 60, "h": 3600, "d": 86_400}
+_AGGREGATES: Mapping[str, Callable[[Sequence[float]], float]] = {
+    "avg": fmean,
+    "sum": sum,
+    "min": min,
+    "max": max,
+}
+"""How a monitor joins the points of its window (docs.datadoghq.com, "Metric monitors")."""
 _HITS = re.compile(r"trace\.([A-Za-z][\w.-]{0,180})\.hits")
 _SERVED = re.compile(
     r"(?:\.request|\.server(?:\.request)?|_request|\.handler?|\.process|\.consume|\.invoke|\.job)$"
@@ -184,6 +202,49 @@ async def monitored(
     )
     evidence.items.append(item.holding(rows))
     return evidence
+
+
+async def monitor_evaluation(
+    inquiry: DatadogInquiry, query: AlertQuery, monitor: MetricMonitor, condition: AlertCondition
+) -> Collected:
+    """When the monitor's expression was beyond its threshold. Raises FaultlineError."""
+
+    async def ask(text_: str, at: EvaluatedWindow) -> Sequence[EvaluatedSeries]:
+        params = {"_from": _seconds(at.window.start), "to": _seconds(at.window.end), "query": text_}
+        answer = await inquiry.ask(QUERY, PointsAnswer, **params)
+        if answer.status != "ok" or answer.error:
+            problem = f"the query was not answered: {text(answer.error) or answer.status}"
+            raise ConnectorError("datadog", QUERY.text, problem)
+        every = []
+        for series in answer.series[:MOST_SERIES]:
+            points = []
+            for moment, value in series.pointlist:
+                ns = nanoseconds(moment)
+                if ns and value is not None:
+                    points.append((ns, value))
+            labels = tags(series.tag_set or series.scope)
+            every.append(EvaluatedSeries(labels, rolled(points, query.text)))
+        return every
+
+    link = inquiry.links.metrics(monitor.expression, inquiry.request.scope.incident)
+    return await evaluated(query, inquiry.request.scope, ask, link=link, condition=condition)
+
+
+def rolled(points: Sequence[Point], query: str) -> list[Point]:
+    """The points as the monitor compares them: `sum(last_5m)` of a point is that of the five
+    minutes up to it."""
+    match = _OVER.match(query)
+    if match is None:
+        return list(points)
+    span_ns = int(match["count"]) * _SECONDS[match["unit"]] * 1_000_000_000
+    aggregate = _AGGREGATES[match["how"]]
+    rolled_points: list[Point] = []
+    first = 0
+    for place, (at, _) in enumerate(points):
+        while points[first][0] <= at - span_ns:
+            first += 1
+        rolled_points.append((at, aggregate([value for _, value in points[first : place + 1]])))
+    return rolled_points
 
 
 def _nothing(query: str, reason: str) -> DatadogEvidence:

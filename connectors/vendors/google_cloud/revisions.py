@@ -129,7 +129,7 @@ def revision_rows(
         )
         identity = f"{run_revision.short_name} {short(region, 40)}"
         cells = ("deploy", identity, short(title, 400), author, link, None, diff)
-        rows.append((at, service, *cells))
+        rows.append((at, service, *cells, *difference.versions))
     return rows
 
 

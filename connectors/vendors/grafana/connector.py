@@ -23,6 +23,12 @@ from faultline.analysis.vocabulary import Alert, EvidenceKind, Window
 from faultline.connectors.shared.auth.server_access import ANYONE, ServerAccess, access_of
 from faultline.connectors.shared.contract.base import Check, Collected, Item, Request
 from faultline.connectors.shared.http.http import HttpSession
+from faultline.connectors.shared.queries.alert_evaluation import (
+    EvaluatedSeries,
+    EvaluatedWindow,
+    evaluated,
+    matrix_series,
+)
 from faultline.connectors.shared.rows.collection_builder import (
     CollectionBuilder,
     epoch_ms,
@@ -44,6 +50,14 @@ from faultline.connectors.vendors.grafana.annotations import (
     plain_text,
 )
 from faultline.connectors.vendors.grafana.cloud_apps import CloudApps
+from faultline.connectors.vendors.grafana.managed_rules import (
+    MANAGED_RULES,
+    ManagedGroup,
+    MatrixAnswer,
+    linked_rules,
+    managed_rule,
+    queried_source,
+)
 from faultline.connectors.vendors.grafana.rules import RuleQueriesAnswer, query_of_grafana_rule
 from faultline.connectors.vendors.grafana.session import GrafanaHttp, GrafanaSession
 
@@ -165,6 +179,35 @@ class GrafanaConnector:
             # The rules' queries are needed, not their alerts.
             answer = await session.get(RULES, [("limit_alerts", "0")], type=RuleQueriesAnswer)
         return query_of_grafana_rule(answer, alert)
+
+    def evaluates(self, alert: Alert) -> bool:
+        """Whether the alert comes from a rule that Grafana manages."""
+        return bool(linked_rules(alert)) or alert.source == self.name
+
+    async def evaluate(self, request: Request) -> Collected:
+        """What the rule's own query gives through Grafana's data source, now and over two weeks.
+        Raises FaultlineError."""
+        async with self._http.open() as session:
+            rules = await session.get(MANAGED_RULES, type=dict[str, list[ManagedGroup]])
+            rule = managed_rule(rules, request.alert)
+            source = queried_source(rule) if rule is not None else None
+            if source is None:
+                return Collected()
+            path = source.path
+
+            async def ask(text: str, at: EvaluatedWindow) -> Sequence[EvaluatedSeries]:
+                params = [
+                    ("query", text),
+                    ("start", f"{at.window.start.timestamp():.0f}"),
+                    ("end", f"{at.window.end.timestamp():.0f}"),
+                    ("step", f"{at.step_s}s"),
+                ]
+                answer = await session.get(path, params, type=MatrixAnswer)
+                return matrix_series(answer.data.result)
+
+            uid = rule.grafana_alert.uid if rule is not None else ""
+            link = f"{self._page}/alerting/grafana/{uid}/view"
+            return await evaluated(source.query, request.scope, ask, link=link)
 
     async def check(self) -> Check:
         """What can be read with this token, and may it write?"""

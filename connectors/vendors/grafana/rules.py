@@ -7,18 +7,17 @@ they are compared with stands in neither.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 import msgspec
 
+from faultline.analysis.alert_signal.conditions import GRAFANA_RULE
 from faultline.analysis.alert_signal.promql import read_promql
 from faultline.analysis.alert_signal.rule_texts import expression_in_json, query_of_expression
 from faultline.analysis.kinds.signals import AlertQuery
 from faultline.analysis.vocabulary import Alert
 
 JOINED = " | "
-_RULE_LINK = re.compile(r"/alerting/(?:grafana/)?([\w-]{1,64})/(?:view|edit)")
 
 
 class GrafanaRuleQuery(msgspec.Struct):
@@ -50,7 +49,7 @@ class RuleQueriesAnswer(msgspec.Struct):
 
 def query_of_grafana_rule(answer: RuleQueriesAnswer, alert: Alert) -> AlertQuery | None:
     """The query of the rule that sent the alert: by the uid in its links, else by its name."""
-    linked = [match[1] for link in alert.links if (match := _RULE_LINK.search(link.url))]
+    linked = [match[1] for link in alert.links if (match := GRAFANA_RULE.search(link.url))]
     name = alert.labels.get("alertname")
     named: AlertQuery | None = None
     for rule in answer.rules:

@@ -102,7 +102,11 @@ def scale_row(
     name = short(event.about.name or "", 100)
     title = f"Autoscaler {name} set {service} to {size[1]} replicas: {short(size[2], 120)}"
     identity = short(f"{name} {event.metadata.name}", 200)
-    return ChangeRow(at, service, "scale", identity, title, "autoscaler", link)
+    restorer = f"HorizontalPodAutoscaler {name}"
+    return ChangeRow(
+        at, service, "scale", identity, title, "autoscaler", link, after=size[1],
+        restored_by=restorer,
+    )  # fmt: skip
 
 
 def scaler_row(scaler: Scaler, service: str, link: str | None, window: Window) -> ChangeRow | None:

@@ -182,7 +182,19 @@ def _rows(
             identity = (
                 f"{flux_object.metadata.name} {snapshot.revision} (release {snapshot.version})"
             )
-        yield ChangeRow(at, service, "deploy", short(identity, 100), title, "Flux", link)
+        # A chart's own version says less than that of the application in it.
+        yield ChangeRow(
+            at,
+            service,
+            "deploy",
+            short(identity, 100),
+            title,
+            "Flux",
+            link,
+            before=_short(before.app_version or before.revision) if before else None,
+            after=_short(snapshot.app_version or snapshot.revision),
+            restored_by="Flux's HelmRelease" if kind.kind == "HelmRelease" else "Flux",
+        )
 
 
 def _title(kind: FluxKind, name: str, after: _Snapshot, before: _Snapshot | None) -> str:

@@ -9,14 +9,12 @@ from datetime import timedelta
 from typing import Any, TypeVar
 from urllib.parse import quote
 
-import polars as pl
-
 from faultline.analysis.case.tables import SCHEMAS
 from faultline.analysis.errors import ConnectorError, FaultlineError
 from faultline.analysis.vocabulary import EvidenceKind, Scope, Window
 from faultline.connectors.shared.changes.same_rollouts import with_joined_rollouts
 from faultline.connectors.shared.contract.base import Collected, Item, Missing
-from faultline.connectors.shared.rows.collection_builder import LogRow
+from faultline.connectors.shared.rows.collection_builder import LogRow, rows_table
 from faultline.connectors.vendors.kubernetes import events, pods
 from faultline.connectors.vendors.kubernetes.answers import (
     ControllerRevision,
@@ -116,10 +114,10 @@ class ClusterInquiry:
         for name, rows in self._tables.items():
             # Two selections may list the same object.
             distinct_rows = list(dict.fromkeys(rows))
-            tables[name] = pl.DataFrame(distinct_rows, schema=SCHEMAS[name].columns, orient="row")
+            tables[name] = rows_table(distinct_rows, SCHEMAS[name].columns)
         if applied:
             schema = SCHEMAS["changes"].columns
-            frame = pl.DataFrame(applied, schema=schema, orient="row")
+            frame = rows_table(applied, schema)
             # What Flux or Helm applied is what the cluster then rolled out.
             tables["changes"] = with_joined_rollouts(tables["changes"], [frame])
         return Collected(tables, tuple(self._items), tuple(self._missing))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
+from faultline.analysis.changes.versions import tag_of
 from faultline.connectors.shared.vendor_text import short
 
 RESTARTED = "kubectl.kubernetes.io/restartedAt"
@@ -67,6 +68,19 @@ class TemplateDifference:
         summary = ", ".join(_change(key, self.old, self.new) for key in ordered[:MOST_LISTED])
         rest = len(changed) - MOST_LISTED
         return f"{summary} and {rest} more" if rest > 0 else summary
+
+    @property
+    def versions(self) -> tuple[str | None, str | None]:
+        """Tags of the first image that differs, before and after. Of a first revision, the tag of
+        its first image."""
+        for key, (image, _) in self.new.items():
+            if not key.endswith(" image"):
+                continue
+            if self.old is None:
+                return None, tag_of(image)
+            if key in self.changed and key in self.old:
+                return tag_of(self.old[key][0]), tag_of(image)
+        return None, None
 
     def lines(self) -> Iterator[str]:
         """The difference as lines of a diff."""

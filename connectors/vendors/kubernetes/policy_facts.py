@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import product
 
 from faultline.connectors.shared.rows.collection_builder import StateRow
 from faultline.connectors.vendors.kubernetes.answers import Pod
@@ -58,6 +59,34 @@ def policy_facts(
             continue
         rows += _between(contents, policies, caller, callee, elsewhere)
     return rows
+
+
+def admitted_calls(
+    contents: NamespaceContents,
+    policies: Sequence[NetworkPolicy],
+    elsewhere: Mapping[str, CallerPods],
+) -> list[tuple[str, str]]:
+    """Caller and callee where a policy of this namespace names both by the labels of their pods:
+    whoever wrote it meant the one to call the other."""
+    here = [(name, pods) for name, pods in elsewhere.items() if pods.space == contents.name]
+    calls: dict[tuple[str, str], None] = {}
+    for policy, way in product(policies, (INGRESS, EGRESS)):
+        named = _named_peers(policy, way)
+        subjects = [name for name, pods in here if _is_about(policy, way, pods.pods[0])]
+        for subject, (other, pods) in product(subjects, elsewhere.items()):
+            if other != subject and any(_is_peer(peer, pods, contents.name) for peer in named):
+                calls[(other, subject) if way == INGRESS else (subject, other)] = None
+    return list(calls)
+
+
+def _named_peers(policy: NetworkPolicy, way: str) -> list[PolicyPeer]:
+    """The peers that it selects by labels, where it selects its own pods by labels too: an empty
+    selector selects every pod, and names nobody."""
+    selector = policy.spec.pod_selector if policy.spec else None
+    if selector is None or not selector.text:
+        return []
+    peers = [peer for rule in _rules(policy, way) for peer in rule.peers or ()]
+    return [peer for peer in peers if peer.pod_selector and peer.pod_selector.text]
 
 
 def _between(

@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from faultline.analysis.vocabulary import Window
 from faultline.connectors.shared.rows.collection_builder import ChangeRow
 from faultline.connectors.vendors.kubernetes.answers import KubernetesEvent
+from faultline.connectors.vendors.kubernetes.restorers import restorer_of
 from faultline.connectors.vendors.kubernetes.rollouts import Revision
 from faultline.connectors.vendors.kubernetes.workloads import ObservedWorkload
 
@@ -70,4 +71,14 @@ def _row(
         title += f" from {before}"
     title += f" to {after}"
     identity = f"{workload.meta.name} scale {at:%H:%M:%S}"
-    return ChangeRow(at, workload.ref.service, "scale", identity, title, link=link)
+    return ChangeRow(
+        at,
+        workload.ref.service,
+        "scale",
+        identity,
+        title,
+        link=link,
+        before=before,
+        after=after,
+        restored_by=restorer_of(workload.meta),
+    )

@@ -18,6 +18,7 @@ from faultline.connectors.vendors.kubernetes.answers import (
     Workload,
 )
 from faultline.connectors.vendors.kubernetes.pod_templates import TemplateDifference
+from faultline.connectors.vendors.kubernetes.restorers import replicas_restorer, restorer_of
 from faultline.connectors.vendors.kubernetes.workloads import ObservedWorkload
 from faultline.connectors.vendors.pagerduty.answers import moment
 
@@ -117,6 +118,7 @@ def rollout_rows(
         title += f" ({where}, revision {revision.number})"
         if revision.cause:
             title += f"; {short(revision.cause, 120)}"
+        version_before, version_after = difference.versions
         row = ChangeRow(
             revision.at,
             workload.ref.service,
@@ -125,6 +127,9 @@ def rollout_rows(
             short(title, 400),
             link=link,
             diff="\n".join(difference.lines()) or None,
+            before=version_before,
+            after=version_after,
+            restored_by=restorer_of(workload.meta),
         )
         rows.append(row)
     return rows[-MOST_ROLLOUTS:]
@@ -146,7 +151,9 @@ def scaled_by_hand(workload: ObservedWorkload, link: str | None, window: Window)
             f"{workload.ref.namespace}/{workload.meta.name} set by {who}"
         )
         name = f"{workload.meta.name} scale {at:%H:%M:%S}"
-        rows.append(ChangeRow(at, workload.ref.service, "scale", name, title, who, link))
+        row = ChangeRow(at, workload.ref.service, "scale", name, title, who, link)
+        restored_by = replicas_restorer(workload.meta, workload.kind, (), who)
+        rows.append(row._replace(restored_by=restored_by))
     return rows
 
 

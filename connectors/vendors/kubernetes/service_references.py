@@ -14,6 +14,7 @@ from datetime import datetime
 from itertools import islice
 from typing import Any
 
+from faultline.analysis.case.calls import NETWORK_POLICIES
 from faultline.connectors.shared.rows.collection_builder import CallRow, nanoseconds
 from faultline.connectors.shared.vendor_text import short
 from faultline.connectors.vendors.kubernetes.object_answers import (
@@ -58,6 +59,8 @@ class ReferringObjects:
     services: Sequence[KubernetesService]
     ingresses: Sequence[Ingress]
     routes: Sequence[HttpRoute]
+    admitted: Sequence[tuple[str, str]] = ()
+    """Caller and callee, by network policies that name both."""
 
 
 @dataclass(frozen=True)
@@ -109,8 +112,12 @@ def service_references(referring: Sequence[ReferringObjects], end: datetime) -> 
         ):
             if caller != callee:
                 pairs[short(caller, 200), short(callee, 200)] = None
-    observed_nanoseconds = nanoseconds(end)
-    return [CallRow(*pair, SOURCE, observed_nanoseconds) for pair in islice(pairs, MOST_CALLS)]
+    at = nanoseconds(end)
+    rows = [CallRow(*pair, SOURCE, at) for pair in pairs]
+    for referring_object in referring:
+        for caller, callee in referring_object.admitted:
+            rows.append(CallRow(short(caller, 200), short(callee, 200), NETWORK_POLICIES, at))
+    return rows[:MOST_CALLS]
 
 
 def _behind(contents: NamespaceContents, service: KubernetesService) -> str:
@@ -127,13 +134,13 @@ def _calls_from_variables(
 ) -> Iterator[tuple[str, str]]:
     for workload in objects.contents.workloads:
         spec = workload.object.spec
-        for name, value in _variables(spec.template if spec else None):
+        for name, value in _settings(spec.template if spec else None):
             for callee in _services_in(name, value, objects.contents.name, there):
                 yield workload.ref.service, callee
 
 
-def _variables(template: Mapping[str, Any] | None) -> Iterator[tuple[str, str]]:
-    """Names and values of the variables that a template's containers are given."""
+def _settings(template: Mapping[str, Any] | None) -> Iterator[tuple[str, str]]:
+    """Names and values of the variables and arguments that a template's containers are given."""
     spec = (template or {}).get("spec")
     if not isinstance(spec, Mapping):
         return
@@ -144,6 +151,16 @@ def _variables(template: Mapping[str, Any] | None) -> Iterator[tuple[str, str]]:
             # A variable with `valueFrom` has no value here, and its source stays unread.
             if isinstance(name, str) and isinstance(value, str):
                 yield name, value[:LONGEST_VALUE]
+        words = [*_words(container.get("command")), *_words(container.get("args"))]
+        for argument in words[:MOST_VARIABLES]:
+            # `--cart-addr=cart:7070` is a setting with a name, and `cart:7070` after it is one too.
+            is_named = argument.startswith("-") and "=" in argument
+            name, _, value = argument.partition("=") if is_named else ("", "", argument)
+            yield name.lstrip("-").replace("-", "_").upper(), value[:LONGEST_VALUE]
+
+
+def _words(value: Any) -> list[str]:
+    return [word for word in value if isinstance(word, str)] if isinstance(value, list) else []
 
 
 def _services_in(name: str, value: str, space: str, there: ServicesThere) -> Iterator[str]:

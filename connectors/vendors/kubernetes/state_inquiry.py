@@ -30,7 +30,11 @@ from faultline.connectors.vendors.kubernetes.object_answers import (
     VolumeClaim,
 )
 from faultline.connectors.vendors.kubernetes.pod_facts import pod_facts
-from faultline.connectors.vendors.kubernetes.policy_facts import CallerPods, policy_facts
+from faultline.connectors.vendors.kubernetes.policy_facts import (
+    CallerPods,
+    admitted_calls,
+    policy_facts,
+)
 from faultline.connectors.vendors.kubernetes.route_facts import (
     Routes,
     certificate_facts,
@@ -193,6 +197,7 @@ class StateInquiry:
             by_name["services"] or (),
             by_name["ingresses"] or (),
             by_name["httproutes"] or (),
+            admitted_calls(contents, by_name["networkpolicies"] or (), pods),
         )
         rows = _facts(contents, by_name, scalers, pods)
         if namespaces is not None:

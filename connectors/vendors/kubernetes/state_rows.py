@@ -52,6 +52,7 @@ class NamespaceContents:
         value: str | None = None,
         expected: str | None = None,
         since: datetime | None = None,
+        restored_by: str | None = None,
     ) -> StateRow:
         """A row about an object of this namespace; foreign text is cut."""
         return StateRow(
@@ -65,6 +66,7 @@ class NamespaceContents:
             value=short(value, 200) if value else None,
             expected=short(expected, 200) if expected else None,
             since=since,
+            restored_by=restored_by,
         )
 
 

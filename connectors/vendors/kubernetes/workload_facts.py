@@ -19,6 +19,7 @@ from faultline.connectors.vendors.kubernetes.object_answers import (
     ResourceQuota,
     matches,
 )
+from faultline.connectors.vendors.kubernetes.restorers import restorer_of
 from faultline.connectors.vendors.kubernetes.state_rows import NamespaceContents
 from faultline.connectors.vendors.kubernetes.workloads import ObservedWorkload
 from faultline.connectors.vendors.pagerduty.answers import moment
@@ -94,6 +95,7 @@ def _of(
         value=value,
         expected=expected,
         since=since,
+        restored_by=restorer_of(workload.meta),
     )
 
 

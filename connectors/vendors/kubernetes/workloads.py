@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from faultline.analysis.errors import SettingsError
+from faultline.analysis.kinds.place_names import NAMESPACE_LABELS
 from faultline.analysis.vocabulary import Alert, Scope
 from faultline.connectors.vendors.kubernetes.answers import Meta, Workload
 
@@ -35,7 +36,6 @@ _SAFE = "bcdfghjklmnpqrstvwxz2456789"
 _OF_REPLICA_SET = re.compile(rf"(.+)-[{_SAFE}]{{1,10}}-[{_SAFE}]{{5}}")
 # Five random characters, or the ordinal of a StatefulSet's pod.
 _OF_POD = re.compile(rf"(.+)-(?:[{_SAFE}]{{5}}|[0-9]{{1,5}})")
-NAMESPACE_LABELS = ("namespace", "exported_namespace", "kube_namespace")
 OBJECT_LABELS = (
     "deployment",
     "statefulset",

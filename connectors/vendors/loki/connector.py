@@ -16,13 +16,20 @@ from urllib.parse import urlencode
 
 import msgspec
 
+from faultline.analysis.alert_signal.conditions import is_complete
 from faultline.analysis.case.alert_place import place_labels, place_of
 from faultline.analysis.errors import ConnectorError, FaultlineError, SettingsError
-from faultline.analysis.vocabulary import EvidenceKind, Window
+from faultline.analysis.vocabulary import Alert, EvidenceKind, Window
 from faultline.connectors.shared.auth.server_access import ANYONE, ServerAccess, access_of
 from faultline.connectors.shared.contract.abilities import BoundedQuery
 from faultline.connectors.shared.contract.base import Check, Collected, Item, Missing, Request
 from faultline.connectors.shared.http.http import HttpSession, ReadOnlyHttp
+from faultline.connectors.shared.queries.alert_evaluation import (
+    EvaluatedSeries,
+    EvaluatedWindow,
+    evaluated,
+    matrix_series,
+)
 from faultline.connectors.shared.queries.query_bounds import check_query
 from faultline.connectors.shared.rows.collection_builder import (
     CollectionBuilder,
@@ -164,6 +171,26 @@ class LokiConnector:
                 collection.missing.append(Missing("logs", service, unknown, unknown=True))
         collection.unasked("logs", bool(services), more)
         return collection.collected()
+
+    def evaluates(self, alert: Alert) -> bool:
+        """Whether the alert's query is in LogQL, and says when it is true."""
+        query = alert.query
+        return query is not None and query.language == "logql" and is_complete(query, alert.links)
+
+    async def evaluate(self, request: Request) -> Collected:
+        """What the alert's own query counts, now and over two weeks. Raises FaultlineError."""
+        query = request.alert.query
+        if query is None:
+            return Collected()
+        async with self._http.open() as session:
+
+            async def ask(text: str, at: EvaluatedWindow) -> Sequence[EvaluatedSeries]:
+                params = [("query", text), *_between(at.window), ("step", f"{at.step_s}s")]
+                answer = await session.get(CALL, params, type=CountsAnswer)
+                return matrix_series(answer.data.result)
+
+            link = self._link(query.text, request.scope.incident)
+            return await evaluated(query, request.scope, ask, link=link)
 
     async def answer(self, query: BoundedQuery) -> Collected:
         """The lines, or the counts, of one query. Raises FaultlineError."""

@@ -12,7 +12,7 @@ import polars as pl
 
 from faultline.analysis.case.tables import CHANGES, MONITORS
 from faultline.analysis.vocabulary import ChangeKind
-from faultline.connectors.shared.rows.collection_builder import ChangeRow
+from faultline.connectors.shared.rows.collection_builder import ChangeRow, rows_table
 from faultline.connectors.shared.vendor_text import first_of, short, web_link
 
 MOST_DETAILS = 40
@@ -102,7 +102,7 @@ def changes_table(events: Iterable[Mapping[str, Any]], names: ServiceNames) -> p
         for service in services or [None]:
             # A change may be listed for its service and as a related one: keep it once.
             rows[identity, service] = ChangeRow(at, service, kind, identity, title, author, link)
-    return pl.DataFrame(list(rows.values()), schema=CHANGES.columns, orient="row")
+    return rows_table(rows.values(), CHANGES.columns)
 
 
 def _first_link(event: Mapping[str, Any]) -> str | None:

@@ -6,14 +6,14 @@ Speaks to Prometheus 2.24 and later and to what answers like it (Thanos, Mimir, 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import polars as pl
 
-from faultline.analysis.case.alert_place import place_of
+from faultline.analysis.alert_signal.conditions import is_complete
+from faultline.analysis.case.alert_place import namespace_of, place_of
 from faultline.analysis.errors import ConnectorError, FaultlineError
 from faultline.analysis.kinds.signals import AlertQuery
 from faultline.analysis.vocabulary import Alert, EvidenceKind, Scope, Window
@@ -21,7 +21,14 @@ from faultline.connectors.shared.auth.server_access import ANYONE, ServerAccess,
 from faultline.connectors.shared.contract.abilities import BoundedQuery
 from faultline.connectors.shared.contract.base import Check, Collected, Missing, Request
 from faultline.connectors.shared.http.http import ReadOnlyHttp
-from faultline.connectors.shared.rows.collection_builder import CollectionBuilder, StateRow
+from faultline.connectors.shared.queries.alert_evaluation import (
+    MOST_RAW_SERIES,
+    EvaluatedSeries,
+    EvaluatedWindow,
+    evaluated,
+    matrix_series,
+)
+from faultline.connectors.shared.rows.collection_builder import StateRow
 from faultline.connectors.shared.rows.log_windows import merged
 from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
@@ -41,17 +48,28 @@ from faultline.connectors.vendors.prometheus.part_queries import part_queries
 from faultline.connectors.vendors.prometheus.promql import SERVICE_LABELS, PromQuery
 from faultline.connectors.vendors.prometheus.query_choice import ALL_SERVICES, QueryChoice
 from faultline.connectors.vendors.prometheus.range_queries import ask_all
+from faultline.connectors.vendors.prometheus.release_changes import read_releases
 from faultline.connectors.vendors.prometheus.rules import NAME_LABEL, query_of_rule
 from faultline.connectors.vendors.prometheus.running_services import running_services
 from faultline.connectors.vendors.prometheus.series import (
     PrometheusSelection,
     PrometheusSeries,
+    keep_namespace,
     metrics_table,
     monitors_table,
     subject_of,
 )
-from faultline.connectors.vendors.prometheus.service_calls import service_calls
+from faultline.connectors.vendors.prometheus.service_addresses import address_book
+from faultline.connectors.vendors.prometheus.service_calls import (
+    CallAnswer,
+    CallFigures,
+    about_callees,
+    ask_calls,
+    ask_figures,
+    call_rows,
+)
 from faultline.connectors.vendors.prometheus.service_survey import survey
+from faultline.connectors.vendors.prometheus.workload_changes import LOOKBACK, WorkloadChanges
 
 SHARE_OF_TIME = 0.6
 """Of the time for one investigation, what exporters may take: services come first."""
@@ -76,6 +94,11 @@ def build(
         queries=prometheus_settings.queries,
         service_label=prometheus_settings.service_label,
         exporter_metrics=prometheus_settings.metrics,
+        aliases={
+            alias.casefold(): name
+            for name, entry in settings.services.items()
+            for alias in entry.aliases
+        },
         limits=prometheus_settings.limits(LIMITS),
     )
 
@@ -86,7 +109,7 @@ class PrometheusConnector:
     of exporters."""
 
     name = "prometheus"
-    kinds: tuple[EvidenceKind, ...] = ("metrics", "monitors", "states", "topology")
+    kinds: tuple[EvidenceKind, ...] = ("metrics", "monitors", "states", "topology", "changes")
     follows_services = True
     query_language = "PromQL"
     query_kinds: tuple[EvidenceKind, ...] = ("metrics",)
@@ -101,6 +124,7 @@ class PrometheusConnector:
         service_label: str = "service",
         all_services: int = ALL_SERVICES,
         exporter_metrics: Sequence[ExporterMetric] = (),
+        aliases: Mapping[str, str] | None = None,
         limits: Limits = LIMITS,
     ) -> None:
         self._http = ReadOnlyHttp(self.name, url, access=access, limits=limits)
@@ -113,6 +137,7 @@ class PrometheusConnector:
             frozenset(self._choice.queries),
             within_s=SHARE_OF_TIME * limits.deadline_s,
         )
+        self._aliases = aliases or {}
         self.limits = limits
         promql.check_label(service_label)
         check_custom(self._choice.queries)
@@ -125,11 +150,15 @@ class PrometheusConnector:
         scope = request.scope
         spans = merged((*scope.baseline, scope.incident))
         missing: list[Missing] = []
+        made = EvidenceItems(self._http.base_url, spans)
         alerts = PrometheusSelection(PromQuery("alerts", None, ALERTS))
         async with self._http.open() as session:
             api = PrometheusApi(session)
             names = await self._metric_names(api, scope, spans, missing)
-            answers = await self._query_metrics(api, names, request, spans, alerts)
+            answers, (calls, figures) = await asyncio.gather(
+                self._query_metrics(api, names, request, spans, alerts),
+                self._query_calls(api, names, request, spans),
+            )
             services = {*scope.services, *_named_by_requests(answers.selections)}
             # It gives nodes their names, which the rows of metrics carry too.
             states = await self._states(api, names, answers.beneath, scope, spans, services)
@@ -137,13 +166,20 @@ class PrometheusConnector:
                 *answers.selections,
                 *(answer.selection for answer in answers.beneath if not answer.beyond_only),
             ]
-            metrics, rows = metrics_table(selections, scope.services, self.limits.max_rows)
-            named_services = _named_by_themselves(selections)
-            calls = (await self._calls(api, names, request, named_services, spans)).collected()
+            named_services = {*_named_by_themselves(selections), *scope.services}
+            book, changes = await asyncio.gather(
+                address_book(
+                    api, names, request.alert, named_services, calls, scope.incident, self._aliases
+                ),
+                self._changes(api, names, request, {*services, *named_services}, spans),
+            )
+        topology = call_rows(calls, book, made.link).collected()
+        selections += about_callees(figures, book)
+        metrics, rows = metrics_table(selections, scope.services, self.limits.max_rows)
+        states += changes.states
         missing += answers.missing
         if not selections:
             missing.append(Missing("metrics", "default queries", _NO_METRICS))
-        made = EvidenceItems(self._http.base_url, spans)
         items, gaps = made.of_metrics(selections, rows)
         items += made.of_states(answers.beneath, states)
         gaps += made.failed_exporters(answers.beneath)
@@ -162,15 +198,18 @@ class PrometheusConnector:
             items.append(made.item("monitors", alerts, monitors.height))
         tables = {"metrics": metrics, "monitors": monitors, "states": state_table(states)}
         return Collected(
-            {**tables, **calls.tables},
-            (*items, *calls.items),
-            (*missing, *gaps, *calls.missing),
+            {**tables, **topology.tables, "changes": changes.table},
+            (*items, *topology.items, *changes.evidence),
+            (*missing, *gaps, *topology.missing, *changes.missing),
         )
 
     async def _follow(self, request: Request) -> Collected:
         """The metrics of the services in scope, and of their parts. What has no service was
         asked in the first round."""
         scope, place = request.scope, place_of(request.alert)
+        namespace = namespace_of(request.alert)
+        if namespace:
+            place["namespace"] = namespace
         spans = merged((*scope.baseline, scope.incident))
         missing: list[Missing] = []
         async with self._http.open() as session:
@@ -189,6 +228,8 @@ class PrometheusConnector:
             in_parts = [PrometheusSelection(part) for part in parts]
             await ask_all(api, in_parts, scope, spans, self._choice.step_s)
         selections += in_parts
+        if namespace:
+            keep_namespace(selections, namespace)
         metrics, rows = metrics_table(selections, scope.services, self.limits.max_rows)
         items, _ = EvidenceItems(self._http.base_url, spans).of_metrics(selections, rows)
         # A lead without a signal is no gap: it may be a database, or none of this server's.
@@ -196,6 +237,31 @@ class PrometheusConnector:
             if selection.failed and not selection.query.is_extra:
                 missing.append(Missing("metrics", selection.query.promql, selection.failed))
         return Collected({"metrics": metrics}, tuple(items), tuple(missing))
+
+    async def _changes(
+        self,
+        api: PrometheusApi,
+        names: frozenset[str],
+        request: Request,
+        services: Collection[str],
+        spans: Sequence[Window],
+    ) -> WorkloadChanges:
+        """What changed, where metrics show it."""
+        incident = request.scope.incident
+        start = min(spans[0].start, incident.start - LOOKBACK)
+        changes = WorkloadChanges(
+            api,
+            names,
+            place_of(request.alert),
+            services,
+            Window(start=start, end=incident.end),
+            spans[0].start,
+            self._choice.step_s,
+            EvidenceItems(self._http.base_url, spans),
+        )
+        await changes.read()
+        await read_releases(changes, (self._choice.service_label,))
+        return changes
 
     async def callees_of(self, alert: Alert, scope: Scope) -> tuple[str, ...]:
         """The callees of the alert's service, by the metrics that name both sides."""
@@ -205,37 +271,25 @@ class PrometheusConnector:
         async with self._http.open() as session:
             api = PrometheusApi(session)
             names = await api.metric_names(windows)
-            request = Request(alert, lately, Path())
-            calls = await self._calls(api, names, request, scope.services, windows)
-        callees = set()
-        for caller, callee, *_ in calls.rows.get("topology", ()):
-            if caller == alert.service:
-                callees.add(callee)
-        return tuple(sorted(callees))
+            answers = await ask_calls(api, names, lately, place_of(alert), windows)
+            book = await address_book(
+                api, names, alert, scope.services, answers, scope.incident, self._aliases
+            )
+        rows = call_rows(answers, book, str).rows.get("topology", ())
+        return tuple(sorted({callee for caller, callee, *_ in rows if caller == alert.service}))
 
-    async def _calls(
+    async def _query_calls(
         self,
         api: PrometheusApi,
         names: frozenset[str],
         request: Request,
-        services: Collection[str],
         spans: Sequence[Window],
-    ) -> CollectionBuilder:
-        """Who calls whom, where metrics name both sides."""
-
-        async def ask(text: str, window: Window) -> Iterable[Mapping[str, str]]:
-            return [series.metric for series in await api.instant(text, window.end)]
-
-        async def labels_of(metric: str) -> Sequence[str]:
-            try:
-                return await api.labels_of([metric], spans)
-            # Without labels this metric is left out. The others stand.
-            except FaultlineError:
-                return []
-
-        link = EvidenceItems(self._http.base_url, spans).link
-        place = place_of(request.alert)
-        return await service_calls(names, request.scope, place, services, ask, labels_of, link)
+    ) -> tuple[list[CallAnswer], list[CallFigures]]:
+        """Who calls whom, where metrics name both sides, and how those calls went."""
+        scope, place = request.scope, place_of(request.alert)
+        answers = await ask_calls(api, names, scope, place, spans)
+        figures = await ask_figures(api, self._choice, names, answers, scope, place, spans)
+        return answers, figures
 
     async def _query_metrics(
         self,
@@ -247,6 +301,9 @@ class PrometheusConnector:
     ) -> _Answers:
         """What all queries brought; that about alerts is filled in."""
         scope, place = request.scope, place_of(request.alert)
+        namespace = namespace_of(request.alert)
+        if namespace:
+            place["namespace"] = namespace
         # Side by side with the services, within its own share of the time.
         asking_beneath = asyncio.create_task(self._exporters.ask(api, names, scope, place, spans))
         available = await self._choice.available(api, names, spans)
@@ -276,6 +333,9 @@ class PrometheusConnector:
             await ask_all(api, elsewhere, scope, spans, self._choice.step_s)
             selections += elsewhere
             beneath += await self._exporters.ask_elsewhere(api, beneath, scope, left, spans)
+        every = [*selections, *in_parts, *(answer.selection for answer in beneath), alerts]
+        if namespace:
+            keep_namespace(every, namespace)
         return _Answers([*selections, *in_parts], beneath, gpus.missing)
 
     async def _states(
@@ -321,6 +381,28 @@ class PrometheusConnector:
         async with self._http.open() as session:
             answer = await PrometheusApi(session).rules(name)
         return query_of_rule(answer, alert)
+
+    def evaluates(self, alert: Alert) -> bool:
+        """Whether the alert's query is in PromQL, and says when it is true."""
+        query = alert.query
+        return query is not None and query.language == "promql" and is_complete(query, alert.links)
+
+    async def evaluate(self, request: Request) -> Collected:
+        """What the alert's own expression gives, now and over two weeks. Raises FaultlineError."""
+        query, scope = request.alert.query, request.scope
+        if query is None:
+            return Collected()
+        async with self._http.open() as session:
+            api = PrometheusApi(session)
+
+            async def ask(text: str, at: EvaluatedWindow) -> Sequence[EvaluatedSeries]:
+                answer = await api.limited_range(
+                    text, at.window, at.step_s, MOST_RAW_SERIES, api.remaining_s
+                )
+                return matrix_series(answer.data.result)
+
+            link = EvidenceItems(self._http.base_url, (scope.incident,)).link(query.text)
+            return await evaluated(query, scope, ask, link=link)
 
     async def answer(self, query: BoundedQuery) -> Collected:
         """The series of one query. Raises FaultlineError."""

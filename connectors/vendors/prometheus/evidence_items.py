@@ -13,7 +13,7 @@ from faultline.analysis.case.tables import SCHEMAS
 from faultline.analysis.vocabulary import EvidenceKind, Window
 from faultline.analysis.wording.phrases import counted
 from faultline.connectors.shared.contract.base import Item, Missing
-from faultline.connectors.shared.rows.collection_builder import StateRow
+from faultline.connectors.shared.rows.collection_builder import StateRow, rows_table
 from faultline.connectors.vendors.prometheus.exporter_queries import ExporterAnswer
 from faultline.connectors.vendors.prometheus.promql import quoted
 from faultline.connectors.vendors.prometheus.series import PrometheusSelection
@@ -120,4 +120,4 @@ class EvidenceItems:
 
 def state_table(rows: Sequence[StateRow]) -> pl.DataFrame:
     """The table `states`."""
-    return pl.DataFrame(list(rows), schema=SCHEMAS["states"].columns, orient="row")
+    return rows_table(rows, SCHEMAS["states"].columns)

@@ -27,6 +27,7 @@ from faultline.connectors.vendors.prometheus.promql import (
     SERVICE_LABELS,
     PromQuery,
     build,
+    namespace_label,
     spelt,
     subject_labels,
     written,
@@ -212,14 +213,18 @@ class ExporterQueries:
             points = _points(owners, of_services=of_services, beyond_only=beyond_only)
             # No event may fall between two steps.
             range_s = max(self.choice.range_s(exporter.every_s), spans[-1].seconds / points)
+            template, namespace = self._template(metric), ""
+            if of_services and "namespace" in place:
+                namespace = namespace_label(template, exporter.labels, self.choice.service_label)
             query = build(
-                self._template(metric),
+                template,
                 exporter.labels,
                 self.choice.service_label,
                 services,
                 None,
                 range_s,
                 place_labels(place, exporter.labels),
+                namespace=namespace,
             )
             if query is not None:
                 query = replace(query, every_s=exporter.every_s, is_extra=True)

@@ -37,10 +37,13 @@ class PrometheusApi:
         """The metrics that exist."""
         return frozenset(await self.values_of("__name__", spans))
 
-    async def values_of(self, label: str, spans: Sequence[Window]) -> list[str]:
-        """The values that a label has."""
+    async def values_of(
+        self, label: str, spans: Sequence[Window], matches: Sequence[str] = ()
+    ) -> list[str]:
+        """The values that a label has, on the series that match any of these if given."""
         path = f"/api/v1/label/{label}/values"
-        return (await self._session.get(path, between(spans), type=_NamesAnswer)).data
+        params = [*(("match[]", match) for match in matches), *between(spans)]
+        return (await self._session.get(path, params, type=_NamesAnswer)).data
 
     async def labels_of(self, metrics: Sequence[str], spans: Sequence[Window]) -> list[str]:
         """The labels that any of these metrics carry."""

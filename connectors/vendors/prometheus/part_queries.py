@@ -44,7 +44,7 @@ async def part_queries(
         for kind, label in part_labels(template.labels).items():
             # A place of the alert's is compared with the others of its kind.
             within = {name: value for name, value in place.items() if name != kind}
-            query = choice.default(template, scope, services, within, split_by=label)
+            query = choice.default(template, scope, services, within, split_by=(label,))
             if query is not None:
                 split.append(query)
     counts = await asyncio.gather(*(_parts(api, query, span) for query in split))

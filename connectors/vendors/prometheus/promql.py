@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from faultline.analysis.errors import SettingsError
+from faultline.analysis.kinds.place_names import NAMESPACE_LABELS
 from faultline.connectors.vendors.prometheus.templates import PromTemplate, is_plain
 
 SERVICE_LABELS = ("service", "service_name", "app", "app_kubernetes_io_name", "container", "job")
@@ -21,7 +22,8 @@ JOB_LABELS = ("training_job", "job_name", "hpc_job", "exported_job")
 Prometheus scrapes."""
 STATUS_LABELS = (
     "code", "status", "status_code", "http_response_status_code", "http_status_code",
-    "response_code", "grpc_code", "rpc_grpc_status_code",
+    "response_code", "grpc_code", "rpc_grpc_status_code", "rpc_response_status_code", "grpc_status",
+    "http_status",
 )  # fmt: skip
 LONGEST_MATCHER = 4000
 """Characters of names in one matcher; proxies refuse URLs beyond 8 KiB. Longer lists are filtered
@@ -54,7 +56,10 @@ class PromQuery:
     is_extra: bool = False
     """Whether nobody misses it where it brings nothing."""
     split_by: str = ""
-    """The label that tells the parts of a service; empty where it is asked about as a whole."""
+    """The labels that tell the parts of a service; empty where it is asked about as a whole."""
+    namespace_label: str = ""
+    """The label that separates services of one name; empty where the alert is of no
+    namespace."""
     requested_by: str | None = None
     """Who wants it asked, where that is not the settings: a runbook."""
 
@@ -67,11 +72,14 @@ def build(
     job: str | None,
     range_s: float,
     place: Mapping[str, str],
-    split_by: str = "",
+    split_by: Sequence[str] = (),
+    *,
+    namespace: str = "",
 ) -> PromQuery | None:
     """The query for a metric that carries these labels; None where they cannot name the subject or
     the status. `place` is that of the alert, in the metric's labels: what lies elsewhere is not
-    added to it. `split_by` is a label by which a service is split into its parts."""
+    added to it. `split_by` is a label by which a service is split into its parts. Services
+    of one name are separated by the label `namespace`."""
     label_spellings = spelt(labels)
     by = subject_labels(template, label_spellings, service_label)
     status = next(
@@ -83,7 +91,10 @@ def build(
         return None
     matchers = _matchers(template, label_spellings, by[0], services, job)
     matchers += tuple(f'{written(label)}="{quoted(value)}"' for label, value in place.items())
-    added_up = [*by, split_by] if split_by and split_by not in by else by
+    added_up = dict.fromkeys((*by, *split_by))
+    # Some queries tell namespaces apart anyway.
+    if namespace and f"{{by}}, {namespace}" not in template.promql:
+        added_up[namespace] = None
     text = template.promql.replace("{by}", ", ".join(written(label) for label in added_up))
     text = text.replace("{range}", duration(range_s))
     text = _SELECTOR.sub(lambda m: _selector(template, m, matchers), text)
@@ -95,8 +106,27 @@ def build(
         narrow=bool(services) and template.subject != "job",
         name_pattern=template.name_pattern,
         is_extra=bool(split_by),
-        split_by=split_by,
+        split_by=", ".join(split_by),
+        namespace_label=namespace,
     )
+
+
+def namespace_label(template: PromTemplate, labels: Iterable[str], service_label: str) -> str:
+    """The label for the namespace of a metric's subject; "" where it has none. Meshes name that of
+    both ends of a call beside the proxy's own."""
+    label_spellings = spelt(labels)
+    by = subject_labels(template, label_spellings, service_label)
+    if not by or template.subject == "job":
+        return ""
+    end = by[0].partition("_")[0]
+    ends = (f"{end}_service_namespace", f"{end}_workload_namespace")
+    # Prometheus renames the exporter's own label where the target has one (`honor_labels`).
+    usual = ("exported_namespace", *NAMESPACE_LABELS)
+    for label in (*ends, *usual):
+        spelling = re.sub(r"[^a-zA-Z0-9_]", "_", label)
+        if spelling in label_spellings:
+            return label_spellings[spelling]
+    return ""
 
 
 _SELECTOR = re.compile(

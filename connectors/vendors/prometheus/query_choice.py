@@ -59,13 +59,18 @@ class QueryChoice:
     all_services: int = ALL_SERVICES
 
     async def available(
-        self, api: PrometheusApi, names: frozenset[str], spans: Sequence[Window]
+        self,
+        api: PrometheusApi,
+        names: frozenset[str],
+        spans: Sequence[Window],
+        templates: Iterable[PromTemplate] = DEFAULTS,
     ) -> list[AvailableTemplate]:
         """The default queries whose metric exists, with what is known of the metric."""
-        templates = []
-        for default_template in existing(DEFAULTS, names):
-            if default_template.signal not in self.queries:
-                templates.append(default_template)
+        templates = [
+            template
+            for template in existing(templates, names)
+            if template.signal not in self.queries
+        ]
         # Reversed, so that of each family the first template stays.
         templates_by_family = {_family(template): template for template in reversed(templates)}
         label_lists = await asyncio.gather(
@@ -135,9 +140,14 @@ class QueryChoice:
         scope: Scope,
         services: Sequence[str],
         place: Mapping[str, str],
-        split_by: str = "",
+        split_by: Sequence[str] = (),
     ) -> PromQuery | None:
         """A default query for these services, or for all where none are given."""
+        namespace = ""
+        if "namespace" in place:
+            namespace = promql.namespace_label(
+                available.template, available.labels, self.service_label
+            )
         query = promql.build(
             available.template,
             available.labels,
@@ -147,6 +157,7 @@ class QueryChoice:
             self.range_s(available.every_s),
             place_labels(place, available.labels),
             split_by,
+            namespace=namespace,
         )
         return replace(query, every_s=available.every_s) if query is not None else None
 

@@ -9,7 +9,7 @@ cluster statistics, Traefik and ingress-nginx.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from faultline.connectors.vendors.prometheus.templates import Matcher, PromTemplate
@@ -17,9 +17,7 @@ from faultline.connectors.vendors.prometheus.templates import Matcher, PromTempl
 MS, SECONDS = 1, 1000
 """How many ms a bucket's unit is."""
 _HTTP_FAILED = '{status}=~"5.."'
-_GRPC_FAILED = (
-    '{status}=~"Unknown|DeadlineExceeded|ResourceExhausted|Internal|Unavailable|DataLoss"'
-)
+GRPC_FAILED = '{status}=~"Unknown|DeadlineExceeded|ResourceExhausted|Internal|Unavailable|DataLoss"'
 _SERVER_SPANS: Matcher = ("span_kind", "SPAN_KIND_SERVER")
 _SPAN_FAILED = 'status_code="STATUS_CODE_ERROR"'
 
@@ -39,6 +37,10 @@ class RequestSource:
     marked_by: str = ""
     named_by: tuple[str, ...] = ()
     name_pattern: str = ""
+    failed_counter: str = ""
+    """A counter of the requests that failed, where no label tells them."""
+    has_buckets: bool = True
+    """Or the histogram is a summary of Micrometer, with a sum and a count."""
 
 
 _OTEL = RequestSource(
@@ -89,7 +91,7 @@ SOURCES: tuple[RequestSource, ...] = (
     _istio("destination"),
     _istio("source|waypoint"),
     RequestSource(
-        "grpc_server_handled_total", _GRPC_FAILED, histogram="grpc_server_handling_seconds"
+        "grpc_server_handled_total", GRPC_FAILED, histogram="grpc_server_handling_seconds"
     ),
     # gRPC's own numbers of the same codes.
     _otel("rpc_server_duration_milliseconds", MS, 'rpc_grpc_status_code=~"2|4|8|13|14|15"'),
@@ -137,29 +139,41 @@ SOURCES: tuple[RequestSource, ...] = (
 """In order of preference: what a server measures itself, then meshes, spans and proxies."""
 
 
-def request_templates() -> Iterator[PromTemplate]:
+def request_templates(sources: Sequence[RequestSource] = SOURCES) -> Iterator[PromTemplate]:
     """Rate, share of failures, median and 99th percentile, each of every source."""
-    for source in SOURCES:
+    for source in sources:
         if source.counter:
             yield _template(
                 source, "request_rate", "1/s", source.counter, f"{_rate(source.counter)}"
             )
-    for source in SOURCES:
+    for source in sources:
         if source.counter:
             every = _rate(source.counter)
             failed = _rate(source.counter, source.failed)
+            if source.failed_counter:
+                failed = _rate(source.failed_counter)
             text = f"({failed} or {every} * 0) / {every}"
             yield _template(source, "error_ratio", "ratio", source.counter, text)
-    for source in SOURCES:
-        if source.histogram:
+    for source in sources:
+        if source.histogram and source.has_buckets:
             yield from _native_counts(source)
     for signal, quantile in (("latency_p50", "0.5"), ("latency_p99", "0.99")):
-        yield from _latencies(signal, quantile)
+        yield from _latencies(sources, signal, quantile)
 
 
-def _latencies(signal: str, quantile: str) -> Iterator[PromTemplate]:
-    for source in SOURCES:
-        if not source.histogram:
+def mean_latency(source: RequestSource) -> PromTemplate:
+    """The mean of what has a sum and a count, and no buckets."""
+    scale = f" * {source.to_ms}" if source.to_ms != 1 else ""
+    total, count = f"{source.histogram}_sum", f"{source.histogram}_count"
+    text = f"{_rate(total)} / {_rate(count)}{scale}"
+    return _template(source, "latency_mean", "ms", total, text)
+
+
+def _latencies(
+    sources: Sequence[RequestSource], signal: str, quantile: str
+) -> Iterator[PromTemplate]:
+    for source in sources:
+        if not source.histogram or not source.has_buckets:
             continue
         scale = f" * {source.to_ms}" if source.to_ms != 1 else ""
         metric = f"{source.histogram}_bucket"

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -27,6 +27,8 @@ RESOLVED_AFTER_STEPS = 2
 class PrometheusSeries(msgspec.Struct):
     metric: dict[str, str]
     values: list[tuple[float, str]] = []
+    untelling: str = ""
+    """The label that all series of its subject have alike."""
 
 
 class PrometheusMatrix(msgspec.Struct):
@@ -42,6 +44,12 @@ class InstantSeries(msgspec.Struct):
     """A series of an instant query."""
 
     metric: dict[str, str]
+    value: tuple[float, str] = (0.0, "NaN")
+
+    @property
+    def number(self) -> float:
+        """Its value."""
+        return float(self.value[1])
 
 
 class InstantVector(msgspec.Struct):
@@ -61,6 +69,28 @@ class PrometheusSelection:
     step_s: float = 0.0
     cut: str | None = None
     failed: str | None = None
+
+
+def keep_namespace(selections: Iterable[PrometheusSelection], namespace: str) -> None:
+    """Of services of one name in several namespaces, keep the series of this one; of those that it
+    lacks all, told apart by their label."""
+    for selection in selections:
+        label = selection.query.namespace_label
+        if not label:
+            continue
+        namespaces: dict[str, set[str]] = {}
+        for series in selection.series:
+            subject = subject_of(series.metric, selection.query)
+            namespaces.setdefault(subject, set()).add(series.metric.get(label, ""))
+        remaining = []
+        for series in selection.series:
+            there = namespaces[subject_of(series.metric, selection.query)]
+            if namespace in there and series.metric.get(label, "") != namespace:
+                continue
+            if namespace in there or len(there) == 1:
+                series.untelling = label
+            remaining.append(series)
+        selection.series = remaining
 
 
 def metrics_table(
@@ -180,6 +210,7 @@ def _add_series(
     has_subject = bool(query.by) and all(label in series.metric for label in query.by)
     whose = subject_of(series.metric, query) if has_subject else query.only
     labels = _labels(series.metric, query)
+    labels.pop(series.untelling, None)
     if not whose and query.of:
         whose = labels.get("host")
     columns["time"].append([_nanoseconds(at) for at, _ in samples])

@@ -13,7 +13,6 @@ from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 
 import msgspec
-import polars as pl
 
 from faultline.analysis.case.tables import SCHEMAS
 from faultline.analysis.errors import FaultlineError
@@ -21,7 +20,12 @@ from faultline.analysis.vocabulary import EvidenceKind, Window
 from faultline.connectors.shared.auth.server_access import ANYONE, ServerAccess, access_of
 from faultline.connectors.shared.contract.base import Check, Collected, Item, Missing, Request
 from faultline.connectors.shared.http.http import HttpSession, ReadOnlyHttp
-from faultline.connectors.shared.rows.collection_builder import LATEST_NS, StateRow, full_window
+from faultline.connectors.shared.rows.collection_builder import (
+    LATEST_NS,
+    StateRow,
+    full_window,
+    rows_table,
+)
 from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
 from faultline.connectors.shared.vendor_text import plain_url, short
@@ -161,7 +165,7 @@ class RayConnector:
                 items.append(Item("states", NODES, window, link, rows=len(new_rows), cut=cut))
             except FaultlineError as error:
                 missing.append(Missing("states", NODES, str(error)))
-        table = pl.DataFrame(rows, schema=SCHEMAS["states"].columns, orient="row")
+        table = rows_table(rows, SCHEMAS["states"].columns)
         return Collected({"states": table} if rows else {}, tuple(items), tuple(missing))
 
     async def check(self) -> Check:

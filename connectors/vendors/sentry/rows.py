@@ -14,6 +14,7 @@ from typing import Any
 import polars as pl
 
 from faultline.analysis.case.tables import CHANGES, LOGS, METRICS
+from faultline.connectors.shared.rows.collection_builder import rows_table
 from faultline.connectors.shared.vendor_text import short
 from faultline.connectors.vendors.sentry import ERROR_RATE
 from faultline.connectors.vendors.sentry.answers import (
@@ -185,7 +186,7 @@ def commit_row(
 
 def changes_table(rows: Sequence[tuple[Any, ...]]) -> pl.DataFrame:
     """The rows as the changes table, each once."""
-    return pl.DataFrame(list(dict.fromkeys(rows)), schema=CHANGES.columns, orient="row")
+    return rows_table(dict.fromkeys(rows), CHANGES.columns)
 
 
 def names_of(files: Sequence[CommitFile]) -> str | None:

@@ -21,7 +21,7 @@ from faultline.analysis.errors import ConnectorError, FaultlineError
 from faultline.analysis.vocabulary import Alert, EvidenceKind, Window
 from faultline.connectors.shared.contract.base import Check, Collected, Item, Missing, Request
 from faultline.connectors.shared.http.http import HttpSession, ReadOnlyHttp
-from faultline.connectors.shared.rows.collection_builder import ChangeRow
+from faultline.connectors.shared.rows.collection_builder import ChangeRow, rows_table
 from faultline.connectors.shared.rows.named_ids import bare_id, instance_in
 from faultline.connectors.shared.rows.readable_parts import ReadableParts
 from faultline.connectors.shared.settings.connector_settings import Limits
@@ -245,7 +245,7 @@ class SlackConnector:
             return Collected(_none(), missing=(Missing("changes", query, str(error)),))
         # Up to 1,000 long texts are searched: keep the event loop free.
         rows = await asyncio.to_thread(self._rows, who, channel, messages)
-        table = pl.DataFrame(list(dict.fromkeys(rows)), schema=CHANGES.columns, orient="row")
+        table = rows_table(dict.fromkeys(rows), CHANGES.columns)
         link = who.page(channel, messages[-1].ts) if messages else None
         item = Item("changes", query, window, link, rows=table.height, cut=cut)
         return Collected({"changes": table}, (item.holding(table),))

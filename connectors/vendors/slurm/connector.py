@@ -13,15 +13,13 @@ import asyncio
 from collections.abc import Sequence
 from typing import TypeVar
 
-import polars as pl
-
 from faultline.analysis.case.tables import SCHEMAS
 from faultline.analysis.errors import ConnectorError, FaultlineError
 from faultline.analysis.vocabulary import EvidenceKind
 from faultline.connectors.shared.auth.server_access import ANYONE, ServerAccess, access_of
 from faultline.connectors.shared.contract.base import Check, Collected, Item, Missing, Request
 from faultline.connectors.shared.http.http import HttpSession, ReadOnlyHttp
-from faultline.connectors.shared.rows.collection_builder import StateRow, full_window
+from faultline.connectors.shared.rows.collection_builder import StateRow, full_window, rows_table
 from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
 from faultline.connectors.shared.vendor_text import short
@@ -148,7 +146,7 @@ class _SlurmQuestion:
             await self._nodes(names, waiting)
 
     def collected(self) -> Collected:
-        table = pl.DataFrame(self._rows, schema=SCHEMAS["states"].columns, orient="row")
+        table = rows_table(self._rows, SCHEMAS["states"].columns)
         tables = {"states": table} if self._rows else {}
         return Collected(tables, tuple(self._items), tuple(self._missing))
 

@@ -8,8 +8,9 @@ from urllib.parse import urlencode
 import polars as pl
 import pytest
 
-from faultline.analysis.alert_signal.deriving import with_alerting_series, with_watched_signal
+from faultline.analysis.alert_signal.deriving import with_watched_signal
 from faultline.analysis.alert_signal.rule_texts import query_of_url
+from faultline.analysis.alert_signal.series import with_alerting_series
 from faultline.analysis.kinds.signals import SignalClass, SignalSource
 from faultline.analysis.vocabulary import Alert, Link
 

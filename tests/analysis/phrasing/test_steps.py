@@ -120,6 +120,11 @@ def test_a_service_is_down_without_any_instance(running: str, *, down: bool) -> 
             "Call bank from a host of pay: does its name resolve, does it accept connections?",
         ),
         (
+            of_kind("calls_into", "bank", details={"callers": ["pay"], "is_calm_itself": True}),
+            "Check what lies between pay and bank, which sees nothing unusual itself: the "
+            "connection pool and time-outs of pay, the network, and the queue in front of bank.",
+        ),
+        (
             of_kind("call_gap", "db", details={"caller": "web", "callee": "db", "bad": True}),
             "Check the network path from web to db: the node of db, packet loss, network "
             "policies, the service mesh.",

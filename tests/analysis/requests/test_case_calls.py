@@ -37,7 +37,9 @@ def test_one_pair_is_one_call_with_all_its_sources_and_the_latest_time(tmp_path:
 
 def test_a_table_of_before_there_were_sources_is_read(tmp_path: Path) -> None:
     case = write_case(tmp_path, topology=[{"caller": "a", "callee": "b"}])
-    assert case_calls(case) == (ServiceCall(caller="a", callee="b", sources=("not recorded",)),)
+    assert case_calls(case) == (
+        ServiceCall(caller="a", callee="b", sources=("not recorded",), certainty=0.9),
+    )
 
 
 @pytest.mark.parametrize(

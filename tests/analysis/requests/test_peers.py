@@ -6,10 +6,11 @@ from typing import Any
 import polars as pl
 import pytest
 
+from faultline.analysis.case.addresses import AddressBook
 from faultline.analysis.requests.critical_path import with_visits
-from faultline.analysis.requests.error_origin import peer_calls, peer_name, peer_named
+from faultline.analysis.requests.error_origin import peer_calls, peer_named
 
-SERVICES = {"web", "payments"}
+BOOK = AddressBook({"web", "payments"})
 
 
 @pytest.mark.parametrize(
@@ -32,16 +33,12 @@ SERVICES = {"web", "payments"}
     ],
 )
 def test_whom_a_client_span_names(attributes: Any, peer: str | None) -> None:
-    assert peer_named(json.dumps(attributes), SERVICES) == peer
+    assert peer_named(json.dumps(attributes), BOOK) == peer
 
 
 @pytest.mark.parametrize("text", ['{"peer.service": ', '{"peer.service":' + "[" * 100_000])
 def test_attributes_that_cannot_be_read_name_nobody(text: str) -> None:
-    assert peer_named(text, SERVICES) is None
-
-
-def test_a_name_that_begins_like_a_service_is_its_own() -> None:
-    assert peer_name("payments-db.prod.internal", SERVICES) == "payments-db.prod.internal"
+    assert peer_named(text, BOOK) is None
 
 
 def span(

@@ -96,6 +96,44 @@ def test_an_effect_may_be_noted_minutes_before_its_cause_and_no_longer(
     assert by["replicas_missing"] == explained_by
 
 
+def test_a_database_that_was_scaled_to_zero_is_why_its_exporter_cannot_connect(
+    tmp_path: Path,
+) -> None:
+    rows = [
+        fact("StatefulSet", "orders-db", "scaled_to_zero", -5, service="orders-db"),
+        fact("Database", "postgres", "database_unavailable", -4, service="postgres"),
+    ]
+    strengths = {finding.subject: finding.strength for finding in found(tmp_path, rows)}
+    assert strengths == {"orders-db": 1.0, "postgres": 0.2}
+
+
+def test_history_is_marked_and_hides_nothing_new(tmp_path: Path) -> None:
+    pod = {"service": "checkout", "value": "The node was low on resource"}
+    old = [fact("Pod", f"checkout-{n}", "evicted", -6 * DAY, **pod) for n in range(3)]
+    (finding,) = found(tmp_path / "old", old)
+    details = StateFactDetails.of(finding)
+    assert details is not None
+    assert details.is_history
+    (finding,) = found(tmp_path / "both", [*old, fact("Pod", "checkout-9", "evicted", -3, **pod)])
+    details = StateFactDetails.of(finding)
+    assert details is not None
+    assert not details.is_history
+    assert details.objects == ("Pod shop/checkout-9",)
+    assert finding.strength == 1.0
+
+
+def test_a_node_that_runs_no_service_of_the_alert_hardly_counts(tmp_path: Path) -> None:
+    calls = [{"caller": "checkout", "callee": "cart"}]
+    rows = [
+        fact("Node", "node-1", "node_not_ready", -5, service="cart"),
+        fact("Node", "node-2", "node_not_ready", -5, service="ads"),
+        fact("Node", "node-3", "node_not_ready", -5),
+    ]
+    findings = state_findings(case_of(tmp_path, rows, topology=calls))
+    strengths = {finding.subject: finding.strength for finding in findings}
+    assert strengths == {"node-1": 1.0, "node-2": 0.1, "node-3": 0.1}
+
+
 def test_a_node_explains_its_own_pods_alone(tmp_path: Path) -> None:
     rows = [
         fact("Node", "node-7", "node_not_ready", -5, service="cart"),
@@ -131,7 +169,8 @@ def test_an_object_of_several_services_is_its_own_subject(tmp_path: Path) -> Non
 
 
 def test_a_fresh_fact_adds_two_to_the_log_odds(tmp_path: Path) -> None:
-    case = case_of(tmp_path, [fact("Node", "node-7", "node_not_ready", -5)])
+    node = fact("Node", "node-7", "node_not_ready", -5, service="checkout")
+    case = case_of(tmp_path, [node])
     known = established(case)
     (suspect,) = known.suspects
     shares = findings_shares(known.suspects)

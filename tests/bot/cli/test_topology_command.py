@@ -63,10 +63,11 @@ def learn(config: Path) -> None:
 def test_each_pair_is_a_line_with_its_sources_and_when_it_was_seen(config: Path) -> None:
     learn(config)
     head, payments, stock, search = printed(config).splitlines()
-    assert head.split() == ["CALLER", "CALLEE", "WHERE", "FROM", "LAST", "SEEN", "PLACE"]
+    columns = ["CALLER", "CALLEE", "WHERE", "FROM", "CERTAINTY", "LAST", "SEEN", "PLACE"]
+    assert head.split() == columns
     cells = re.split(r" {2,}", payments)
     assert cells[:3] == ["checkout", "payments", "catalogue, mesh"]
-    assert cells[3:] == ["2026-11-20 03:04Z", "environment prod"]
+    assert cells[3:] == ["0.95", "2026-11-20 03:04Z", "environment prod"]
     assert "mesh, spans" in stock
     assert search.startswith("web       search [31mred")
     assert {line.index("environment") for line in (payments, stock, search)} == {
@@ -89,6 +90,7 @@ def test_for_programs_it_is_json(config: Path) -> None:
             "caller": "checkout",
             "callee": "stock",
             "sources": ["mesh", "spans"],
+            "certainty": 1.0,
             "last_seen": "2026-11-20T03:04:00+00:00",
             "learned_in": "I1",
             "place": PROD,
@@ -98,7 +100,7 @@ def test_for_programs_it_is_json(config: Path) -> None:
 
 def test_what_the_settings_alone_say_is_said_to_be_theirs(config: Path) -> None:
     _, line = printed(config).splitlines()
-    assert line.split() == ["checkout", "payments", "catalogue", "in", "the", "settings"]
+    assert line.split() == ["checkout", "payments", "catalogue", "0.9", "in", "the", "settings"]
 
 
 def test_where_nothing_is_known_it_says_how_to_make_it_known(config: Path) -> None:

@@ -103,8 +103,9 @@ def test_a_variable_without_a_value_is_no_value() -> None:
     bare = read(
         event(
             service="$TAGS[service]",
+            title="[Triggered] Errors",
             tags="$TAGS",
-            alert={"scope": "", "title": "", "priority": "null"},
+            alert={"scope": "", "title": "", "status": "", "query": "", "priority": "null"},
         )
     )
     assert bare.alert.service is None

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from faultline.analysis.vocabulary import Alert
 from faultline.bot.intake.accepting import Ignored
-from faultline.bot.intake.slack_alerts import alert_in, alert_link
+from faultline.bot.intake.slack_alerts import alert_in
+from faultline.bot.intake.slack_links import alert_link
 from faultline.bot.intake.slack_messages import watched
 from faultline.bot.intake.slack_payload import Envelope, Message, Ourselves, slack_plain, slack_urls
 from faultline.bot.settings import Settings

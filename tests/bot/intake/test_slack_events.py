@@ -21,7 +21,9 @@ from faultline.bot.intake.accepting import IntakeLimits, NotAccepted, store_acce
 from faultline.bot.intake.questions.message_router import MessageRouter
 from faultline.bot.settings import Settings
 from faultline.bot.store.conversations import Conversations
+from faultline.bot.store.passed_over import passed_over_messages
 from faultline.bot.store.store import Accepted, Arrival, ReplyTo, Store
+from faultline.bot.store.visibility import ALL
 from tests.bot.intake.conftest import (
     PATIENT_S,
     SLACK_SECRETS,
@@ -247,6 +249,25 @@ def heard(sqlite_store: Store, connected: Settings) -> Iterator[Senders]:
         senders = Senders(base, sqlite_store)
         yield senders
         senders.client.close()
+
+
+def test_a_message_without_an_alert_is_counted_once_for_the_health_page(
+    heard: Senders,
+) -> None:
+    chat = bot_message(text="Who wants lunch?", attachments=[], username="Lunchbot")
+    for event_id in ("Ev1", "Ev2"):
+        assert heard.slack(slack_event(chat, event_id=event_id)).status_code == 200
+    edit = {"subtype": "message_changed", "message": chat, "channel": WATCHED, "type": "message"}
+    heard.slack(slack_event(edit, event_id="Ev3"))
+    engine = heard.store.engine
+    eventually(
+        lambda: (
+            passed_over_messages(engine, ALL) and passed_over_messages(engine, ALL)[0].count == 2
+        )
+    )
+    (row,) = passed_over_messages(engine, ALL)
+    assert (row.channel, row.app, row.example) == (WATCHED, "Lunchbot", "Who wants lunch?")
+    assert heard.store.count() == 0
 
 
 @pytest.mark.parametrize(

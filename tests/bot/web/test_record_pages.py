@@ -15,6 +15,7 @@ from faultline.bot.intake.spool_records import TakenAlert
 from faultline.bot.operating.telemetry.readiness import Readiness
 from faultline.bot.policy.values import Arrival, Delivery
 from faultline.bot.store.listing import Labels
+from faultline.bot.store.passed_over import count_passed_over
 from faultline.bot.store.reports import Condition, JudgedAnswer, read_condition
 from faultline.bot.web.accuracy_view import Share, accuracy_of
 from faultline.bot.web.record_pages import condition_lines, intake_lines
@@ -98,6 +99,19 @@ def test_health_tells_what_connectors_and_places_said_last(
     said = read_condition(site.store.engine).connectors
     assert [(s.name, s.ok, s.requests, s.failed) for s in said] == [("datadog", False, 2, 1)]
     assert said[0].last_ok is not None
+
+
+def test_health_shows_slack_messages_that_were_no_alert(site: Site, browser: httpx.Client) -> None:
+    assert "Slack messages without an alert" not in browser.get("/health").text
+    for text in ("Lunch?", "<b>Lunch</b> with token=xoxb-1234567890-abcdefghijkl"):
+        count_passed_over(site.store.engine, "C1", "B0X", "Lunchbot", "chat", "text", text)
+    page = browser.get("/health").text
+    assert "Slack messages without an alert" in page
+    row = page.partition("Lunchbot")[2].partition("</tr>")[0]
+    assert ">2<" in row
+    assert "<td>chat</td>" in row
+    assert "&lt;b&gt;Lunch&lt;/b&gt; with token=" in row
+    assert "abcdefghijkl" not in page
 
 
 def test_alerts_that_wait_for_long_are_a_fault() -> None:

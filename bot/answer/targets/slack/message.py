@@ -262,7 +262,8 @@ def _answer(answer: AnswerLines, dot: str, detail: Detail) -> Block:
     why = [_cited(line) for line in answer.why[: detail.why]]
     screen.listed(answer.why_label, why)
     screen.paragraph("Do next", answer.steps[0])
-    screen.listed("", [section(*spoken(step)) for step in answer.steps[1 : 1 + detail.secondary]])
+    more_steps = (*answer.steps[1 : 1 + detail.secondary], *answer.routing)
+    screen.listed("", [section(*spoken(step)) for step in more_steps])
     unsure = [_cited(line) for line in answer.unsure[: detail.secondary]]
     screen.listed("Not sure about", unsure)
     if answer.confidence:

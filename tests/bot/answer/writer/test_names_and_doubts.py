@@ -88,3 +88,18 @@ def test_a_place_is_said_only_where_the_answer_speaks_of_two() -> None:
     assert not any(one.series for one in without_the_only_place(alike).findings)
     apart = diagnosis([("pay", ["F2"])], placed(WEB, "cluster-a"), placed(pay, "cluster-b"))
     assert all(one.series for one in without_the_only_place(apart).findings)
+
+
+def test_a_change_near_a_suspect_is_told_of_though_it_is_not_blamed() -> None:
+    near = change("Deploy cart v1.7.0").model_copy(
+        update={"onset": datetime(2026, 9, 1, 14, 19, tzinfo=UTC)}
+    )
+    elsewhere = near.model_copy(update={"id": "F8", "subject": "search"})
+    not_blamed = diagnosis([("cart", ["F1"])], WEB, near, elsewhere)
+    sentence = (
+        "Deploy of cart v1.7.0 came shortly before (14:19 UTC), and nothing but that points to it."
+    )
+    assert texts(not_blamed, Section.UNSURE)[-1:] == [sentence]
+    cause = not_blamed.causes[0].model_copy(update={"change": "CE7"})
+    blamed = not_blamed.model_copy(update={"causes": (cause,)})
+    assert sentence not in texts(blamed, Section.UNSURE)

@@ -1,0 +1,107 @@
+"""A real Prometheus knows services of one name in two namespaces: the alert is answered with its
+own namespace's."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from faultline.analysis.case.tables import conform
+from faultline.analysis.vocabulary import Alert, Scope, Window
+from faultline.connectors.shared.contract.base import Request, collect_from
+from faultline.connectors.vendors.prometheus.connector import PrometheusConnector
+from tests.connectors.conftest import (
+    ALERT_AT,
+    OpenMetrics,
+    RunningPrometheus,
+    running_prometheus,
+)
+
+INTERVAL_S = 30
+END = int(ALERT_AT.timestamp()) + 30
+PAYMENTS = {"prod": 0.0, "staging": 0.3}
+"""Share of failed requests by namespace."""
+ELSEWHERE = "billing"
+"""It runs in a third namespace alone."""
+
+
+def samples() -> str:
+    """Three hours of requests, and of containers."""
+    series = OpenMetrics()
+    begin = END - 3 * 3600
+    for t in range(begin, END, INTERVAL_S):
+        for space, share in PAYMENTS.items():
+            add_requests(series, t, "payments", space, 10 * (t - begin), share)
+            labels = f'namespace="{space}",pod="payments-1",container="payments"'
+            memory = 4e8 if space == "prod" else 9e8
+            series.add("container_memory_working_set_bytes", "gauge", labels, memory, t)
+        add_requests(series, t, ELSEWHERE, "shared", 3 * (t - begin), 0.0)
+    return series.finished()
+
+
+def add_requests(
+    series: OpenMetrics, t: int, service: str, space: str, total: float, share: float
+) -> None:
+    labels = f'service="{service}",namespace="{space}",pod="{service}-1"'
+    for code, count in (("200", total * (1 - share)), ("500", total * share)):
+        series.add("http_requests_total", "counter", f'{labels},code="{code}"', count, t)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningPrometheus]:
+    with running_prometheus(tmp_path_factory.mktemp("namespaces"), samples()) as prometheus:
+        yield prometheus
+
+
+def metrics_for(server: RunningPrometheus, labels: dict[str, str]) -> pl.DataFrame:
+    start = ALERT_AT - timedelta(minutes=30)
+    alert = Alert(
+        source="alertmanager",
+        title="payments fails",
+        started_at=ALERT_AT,
+        service="payments",
+        labels=labels,
+    )
+    scope = Scope(
+        incident=Window(start=start, end=ALERT_AT),
+        baseline=(Window(start=start - timedelta(hours=1), end=start),),
+        services=("payments",),
+    )
+    connector = PrometheusConnector(server.url)
+    collected = asyncio.run(collect_from(connector, Request(alert, scope, Path())))
+    return conform(collected.tables["metrics"], "metrics", "metrics")
+
+
+def largest(metrics: pl.DataFrame, service: str, signal: str) -> float:
+    rows = metrics.filter(pl.col("labels").is_null(), service=service, signal=signal)
+    value = rows["value"].max()
+    assert isinstance(value, float)
+    return value
+
+
+@pytest.mark.parametrize(("space", "share"), [("prod", 0.0), ("staging", 0.3)])
+def test_the_alerts_namespace_alone_is_read(
+    server: RunningPrometheus, space: str, share: float
+) -> None:
+    metrics = metrics_for(server, {"namespace": space})
+    assert largest(metrics, "payments", "error_ratio") == pytest.approx(share, abs=0.001)
+    assert largest(metrics, "payments", "request_rate") == pytest.approx(10, rel=0.02)
+    memory = largest(metrics, "payments", "memory_bytes")
+    assert memory == (4e8 if space == "prod" else 9e8)
+
+
+def test_what_runs_elsewhere_alone_is_kept(server: RunningPrometheus) -> None:
+    metrics = metrics_for(server, {"namespace": "prod"})
+    assert largest(metrics, ELSEWHERE, "request_rate") == pytest.approx(3, rel=0.02)
+
+
+def test_an_exporters_namespace_hides_nothing(server: RunningPrometheus) -> None:
+    metrics = metrics_for(server, {"namespace": "monitoring"})
+    rows = metrics.filter(service="payments", signal="error_ratio")
+    assert {'{"namespace":"prod"}', '{"namespace":"staging"}'} <= set(rows["labels"])
+    assert rows["labels"].null_count() == 0
