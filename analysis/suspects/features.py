@@ -51,7 +51,7 @@ from faultline.analysis.suspects.explanations import (
     alerting_service,
 )
 from faultline.analysis.suspects.places import Place, placed_share, places
-from faultline.analysis.suspects.victims import Loads
+from faultline.analysis.suspects.victims import Loads, load_change
 from faultline.analysis.vocabulary import Finding
 from faultline.analysis.wording.phrases import rounded
 
@@ -107,6 +107,18 @@ class Features:
     """How much less it gets than its callers are asked for, by how much trouble those are in."""
     asks_more: float = 0.0
     """How much more often it calls one of its callees than it is asked for itself."""
+    overloads: float = 0.0
+    """How much more often it calls a callee than it is asked for itself, by how badly that callee
+    does."""
+    cache_overloads: float = 0.0
+    """Of a cache whose hit ratio falls, how much more often its callers call others for it, by how
+    badly those do."""
+    findings_under_load: float = 0.0
+    """What its findings say, by how much more its callers ask of it: the load brings that about."""
+    findings_in_place: float = 0.0
+    """What its findings say, by how far its trouble is confined to a place."""
+    place_harm: float = 0.0
+    """Of a place, what the findings say of what runs there and is worse there."""
     surge: float = 0.0
     """Of a front door, how much more is asked of it."""
     load: float = 0.0
@@ -350,7 +362,13 @@ class SuspectFeatures:
         self._extra = extra_by_writer([line for line, _ in observation.lines])
         self._watched = {deviation.service for deviation, _ in observation.service_series}
         self._places = {place.name: place for place in observation.places}
-        self._loads = Loads(observation.moves.requests, self._graph)
+        edges = {}
+        for callee, deviation, _ in observation.calls:
+            if deviation.signal_class is SignalClass.TRAFFIC:
+                change = load_change(deviation, level_while_bad(deviation, observation.curve))
+                if change is not None:
+                    edges[deviation.service, callee] = change
+        self._loads = Loads(observation.moves.requests, self._graph, edges)
         self._reach = self._reached()
         self._accounts = Accounts(
             observation.moves, self._graph, self._unseen(), observation.alerting
@@ -390,10 +408,13 @@ class SuspectFeatures:
             shown[SignalClass.HIT_RATIO],
             shown[SignalClass.RESTARTS],
         )
+        score = self._scores.get(subject, 0.0)
+        load_of_callers = max(0.0, min(1.0, loaded, self._loads.of_callers(subject)))
+        confined = placed_share(subject, self._observation.places)
         place = self._places.get(subject)
         is_door = not callers and bool(self._graph.callees(subject))
         return Features(
-            findings=self._scores.get(subject, 0.0),
+            findings=score,
             slow=slow,
             failing=failing,
             unexplained_failing=self_failing * failing,
@@ -412,8 +433,13 @@ class SuspectFeatures:
             stuck=self._stuck(subject, load),
             starved=self._starved(subject),
             asks_more=self._loads.asks_more(subject),
+            overloads=self._overloads(subject),
+            cache_overloads=self._cache_overloads(subject),
+            findings_under_load=score * max(load_of_callers, surge if callers else 0.0),
+            findings_in_place=score * confined,
+            place_harm=self._place_harm(place),
             surge=surge if is_door else 0.0,
-            load=max(0.0, min(1.0, loaded, self._loads.of_callers(subject))),
+            load=load_of_callers,
             load_from_caller=surge if callers else 0.0,
             surge_above=surge if self._is_above_alert(subject) else 0.0,
             path=path,
@@ -422,7 +448,7 @@ class SuspectFeatures:
             worst_callee=self._worse_than_siblings(subject),
             place=place.contrast if place else 0.0,
             place_share=place.share if place else 0.0,
-            confined=placed_share(subject, self._observation.places),
+            confined=confined,
             is_place=float(place is not None and subject not in self._observation.services),
             unwatched=float(subject not in self._watched and place is None),
             **self._findings[subject],
@@ -502,6 +528,26 @@ class SuspectFeatures:
         if not load:
             return 0.0
         return min(1.0, max(0.0, load - self._loads.of_callers(subject)))
+
+    def _harm(self, subject: str) -> float:
+        """How badly a service does: it serves worse, or runs out of something."""
+        shown = self._shown[subject]
+        return max(self.trouble(subject), self._caller_view(subject), _largest(shown, RESOURCES), _largest(shown, WAITING))
+
+    def _overloads(self, subject: str) -> float:
+        excess = self._loads.excess(subject)
+        return max([more * self._harm(callee) for callee, more in excess.items()], default=0.0)
+
+    def _cache_overloads(self, subject: str) -> float:
+        misses = self._share_of_class(subject, SignalClass.HIT_RATIO)
+        if misses <= 0:
+            return 0.0
+        return misses * max([self._overloads(c) for c in self._graph.callers(subject)], default=0.0)
+
+    def _place_harm(self, place: Place | None) -> float:
+        if place is None:
+            return 0.0
+        return place.share * max([self._scores.get(s, 0.0) for s in place.services], default=0.0)
 
     def _starved(self, subject: str) -> float:
         callers = self._graph.callers(subject)
