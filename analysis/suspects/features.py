@@ -107,16 +107,9 @@ class Features:
     """How much less it gets than its callers are asked for, by how much trouble those are in."""
     asks_more: float = 0.0
     """How much more often it calls one of its callees than it is asked for itself."""
-    overloads: float = 0.0
-    """How much more often it calls a callee than it is asked for itself, by how badly that callee
-    does."""
     cache_overloads: float = 0.0
     """Of a cache whose hit ratio falls, how much more often its callers call others for it, by how
     badly those do."""
-    findings_under_load: float = 0.0
-    """What its findings say, by how much more its callers ask of it: the load brings that about."""
-    findings_in_place: float = 0.0
-    """What its findings say, by how far its trouble is confined to a place."""
     place_harm: float = 0.0
     """Of a place, what the findings say of what runs there and is worse there."""
     surge: float = 0.0
@@ -308,6 +301,22 @@ def observe(case: Case, topology: Topology, findings: Sequence[Finding]) -> Obse
     )
 
 
+def blamed_by_one(observation: Observed) -> frozenset[str]:
+    """Callees of whose calls exactly one of several watched callers complains."""
+    views: dict[str, dict[str, float]] = defaultdict(dict)
+    for callee, deviation, weight in observation.calls:
+        if deviation.signal_class not in NOT_SERVING:
+            by_caller = views[callee]
+            by_caller[deviation.service] = max(by_caller.get(deviation.service, 0.0), weight)
+    blamed = set()
+    for callee, by_caller in views.items():
+        complaining = sum(view >= COMPLAINS for view in by_caller.values())
+        content = sum(view <= CONTENT for view in by_caller.values())
+        if complaining == 1 and content > 0:
+            blamed.add(callee)
+    return frozenset(blamed)
+
+
 def with_agreement(findings: Iterable[Finding], observation: Observed) -> list[Finding]:
     """The findings; those about a metric say how far it goes with the alert in time."""
     out = []
@@ -353,6 +362,7 @@ class SuspectFeatures:
             if deviation.signal_class not in NOT_SERVING:
                 by_callee = self._on_calls[deviation.service]
                 by_callee[callee] = max(by_callee.get(callee, 0.0), weight)
+        self._blamed_by_one = blamed_by_one(observation)
         self._named: dict[str, float] = defaultdict(float)
         self._nameless_lines: dict[str, float] = defaultdict(float)
         for line, weight in observation.lines:
@@ -408,13 +418,10 @@ class SuspectFeatures:
             shown[SignalClass.HIT_RATIO],
             shown[SignalClass.RESTARTS],
         )
-        score = self._scores.get(subject, 0.0)
-        load_of_callers = max(0.0, min(1.0, loaded, self._loads.of_callers(subject)))
-        confined = placed_share(subject, self._observation.places)
         place = self._places.get(subject)
         is_door = not callers and bool(self._graph.callees(subject))
         return Features(
-            findings=score,
+            findings=self._scores.get(subject, 0.0),
             slow=slow,
             failing=failing,
             unexplained_failing=self_failing * failing,
@@ -433,13 +440,10 @@ class SuspectFeatures:
             stuck=self._stuck(subject, load),
             starved=self._starved(subject),
             asks_more=self._loads.asks_more(subject),
-            overloads=self._overloads(subject),
             cache_overloads=self._cache_overloads(subject),
-            findings_under_load=score * max(load_of_callers, surge if callers else 0.0),
-            findings_in_place=score * confined,
             place_harm=self._place_harm(place),
             surge=surge if is_door else 0.0,
-            load=load_of_callers,
+            load=max(0.0, min(1.0, loaded, self._loads.of_callers(subject))),
             load_from_caller=surge if callers else 0.0,
             surge_above=surge if self._is_above_alert(subject) else 0.0,
             path=path,
@@ -448,7 +452,7 @@ class SuspectFeatures:
             worst_callee=self._worse_than_siblings(subject),
             place=place.contrast if place else 0.0,
             place_share=place.share if place else 0.0,
-            confined=confined,
+            confined=placed_share(subject, self._observation.places),
             is_place=float(place is not None and subject not in self._observation.services),
             unwatched=float(subject not in self._watched and place is None),
             **self._findings[subject],
@@ -505,17 +509,7 @@ class SuspectFeatures:
             on_call = self._on_calls[subject].get(callee, 0.0) / blame
             passed_on = max(passed_on, on_call, self._named_by(subject, callee))
         in_vain = max(0.0, blame - shows) * (1.0 - min(1.0, passed_on))
-        return in_vain * SOLE_COMPLAINER if self._sole_complainer(subject) else in_vain
-
-    def _sole_complainer(self, subject: str) -> bool:
-        """Whether exactly one of several watched callers complains of the calls to it."""
-        views = [
-            self._on_calls[caller][subject]
-            for caller in self._graph.callers(subject)
-            if subject in self._on_calls[caller]
-        ]
-        complaining = sum(view >= COMPLAINS for view in views)
-        return len(views) > 1 and complaining == 1 and sum(view <= CONTENT for view in views) > 0
+        return in_vain * (SOLE_COMPLAINER if subject in self._blamed_by_one else 1.0)
 
     def _share_of_class(self, subject: str, kind: SignalClass) -> float:
         """Beside the service that shows most of this class."""
@@ -532,9 +526,15 @@ class SuspectFeatures:
     def _harm(self, subject: str) -> float:
         """How badly a service does: it serves worse, or runs out of something."""
         shown = self._shown[subject]
-        return max(self.trouble(subject), self._caller_view(subject), _largest(shown, RESOURCES), _largest(shown, WAITING))
+        return max(
+            self.trouble(subject),
+            self._caller_view(subject),
+            _largest(shown, RESOURCES),
+            _largest(shown, WAITING),
+        )
 
     def _overloads(self, subject: str) -> float:
+        """How much more often it calls a callee than it is asked, by how badly that one does."""
         excess = self._loads.excess(subject)
         return max([more * self._harm(callee) for callee, more in excess.items()], default=0.0)
 
@@ -542,12 +542,14 @@ class SuspectFeatures:
         misses = self._share_of_class(subject, SignalClass.HIT_RATIO)
         if misses <= 0:
             return 0.0
-        return misses * max([self._overloads(c) for c in self._graph.callers(subject)], default=0.0)
+        callers = self._graph.callers(subject)
+        return misses * max([self._overloads(caller) for caller in callers], default=0.0)
 
     def _place_harm(self, place: Place | None) -> float:
         if place is None:
             return 0.0
-        return place.share * max([self._scores.get(s, 0.0) for s in place.services], default=0.0)
+        scores = [self._scores.get(service, 0.0) for service in place.services]
+        return place.share * max(scores, default=0.0)
 
     def _starved(self, subject: str) -> float:
         callers = self._graph.callers(subject)
