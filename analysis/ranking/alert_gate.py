@@ -28,9 +28,9 @@ CORROBORATES = 2.0
 """A service below is out of its noise at least so clearly that two of a hundred services, which no
 incident touches, do not suffice."""
 AGREES = 0.5
-LEAST_QUIET = 8
-"""Half-overlapping windows. In fewer, one earlier incident is too large a part of what was seen for
-any level to be called quiet."""
+LEAST_QUIET = 3
+"""Half-overlapping windows. The default windows, two hours before an incident of half an hour, give
+three to six."""
 
 
 USER_FACING = frozenset({SignalClass.LATENCY}) | FAILING

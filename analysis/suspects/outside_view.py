@@ -23,7 +23,12 @@ from faultline.analysis.kinds.finding_details import (
 from faultline.analysis.kinds.finding_kinds import CALLS_INTO, FAN_OUT, PLACE_CONTRAST
 from faultline.analysis.kinds.signals import SignalClass
 from faultline.analysis.suspects.deviations import NOT_SERVING, Deviation
-from faultline.analysis.suspects.features import Observed, level_while_bad
+from faultline.analysis.suspects.features import (
+    SOLE_COMPLAINER,
+    Observed,
+    blamed_by_one,
+    level_while_bad,
+)
 from faultline.analysis.suspects.places import DIFFERENT, Place
 from faultline.analysis.suspects.victims import load_change
 from faultline.analysis.vocabulary import Finding
@@ -57,8 +62,11 @@ def calls_into(case: Case, observation: Observed) -> list[Finding]:
         if line.names is not None and weight > 0:
             lines[line.names].append((line.course, weight, line.lines))
     findings = []
+    blamed = blamed_by_one(observation)
     for callee in sorted({*by_callee, *lines}):
-        finding = _calls_into(case, observation, callee, by_callee[callee], lines[callee])
+        share = SOLE_COMPLAINER if callee in blamed else 1.0
+        measured = [(deviation, share * weight) for deviation, weight in by_callee[callee]]
+        finding = _calls_into(case, observation, callee, measured, lines[callee])
         if finding is not None:
             findings.append(finding)
     return findings

@@ -18,6 +18,11 @@ from faultline.analysis.vocabulary import Finding
 CLEARLY_DELAYS = 1.0
 """Added to what the findings say of a rank that clearly delays all others."""
 
+CLEAR_SCORE = 0.7
+"""A suspect whose findings say less than this is faint, however much less they say of the others.
+With the loudest counted as fully guilty, thirteen of 111 recorded systems that were left out had a
+wrong cause at 60 % and more, and with this two; calm systems with a cause at 50 % and more fell
+from 14 to 1 %."""
 STATE_FACT = 2.0
 """The log odds of a fresh fact about an object that nothing else explains, beside the features,
 which were fitted on cases without such facts. On 155 worlds of the training stream with clusters
@@ -74,8 +79,9 @@ def _explain_by_place(ranked: Sequence[Suspect], observation: Observed) -> None:
 
 
 def findings_shares(suspects: Sequence[Suspect]) -> dict[str, float]:
-    """What the findings say about each suspect, as a share of the most that they say about one."""
-    most = max((suspect.score for suspect in suspects), default=0.0) or 1.0
+    """What the findings say about each suspect, as a share of the most that they say about one, and
+    less where even that is faint."""
+    most = max(max((suspect.score for suspect in suspects), default=0.0), CLEAR_SCORE)
     shares = {}
     for suspect in suspects:
         clear = CLEARLY_DELAYS if suspect.is_root else 0.0

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Literal
@@ -377,6 +377,8 @@ class Loads:
 
     measured: Mapping[str, LoadChange]
     graph: Topology
+    calls: Mapping[tuple[str, str], LoadChange] = field(default_factory=dict)
+    """By caller and callee, where the caller counts its calls."""
 
     def of(self, service: str) -> float | None:
         """Measured, else what its callees have in common; None where neither is known."""
@@ -393,16 +395,26 @@ class Loads:
     def asks_more(self, service: str) -> float:
         """In [0, 1]: how much more often it calls one of its callees than it and the callee's
         other callers are asked for more."""
-        most = 0.0
+        return max(self.excess(service).values(), default=0.0)
+
+    def excess(self, service: str) -> dict[str, float]:
+        """The same for each of its callees whose requests are known."""
         service_load = self.of(service) or 0.0
+        excess = {}
         for callee in self.graph.callees(service):
+            call = self.calls.get((service, callee))
             change = self.measured.get(callee)
-            if change is None:
+            if call is not None:
+                # The caller counts these calls itself, so no other caller's share is in them.
+                more = call.log - service_load
+            elif change is not None:
+                other_loads = (self.of(c) for c in self.graph.callers(callee) if c != service)
+                explained = max([service_load, *(load for load in other_loads if load is not None)])
+                more = change.log - explained
+            else:
                 continue
-            other_loads = (self.of(c) for c in self.graph.callers(callee) if c != service)
-            explained = max([service_load, *(load for load in other_loads if load is not None)])
-            most = max(most, change.log - explained)
-        return min(1.0, max(0.0, most))
+            excess[callee] = min(1.0, max(0.0, more))
+        return excess
 
     def starved(self, service: str) -> float:
         """In [0, 1]: how much less it gets than its callers are asked for."""
