@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, fields
 from functools import cached_property
 
 import numpy as np
+import polars as pl
 
 from faultline.analysis.case.addresses import AddressBook, peer_of
 from faultline.analysis.case.folder import Case
@@ -23,8 +24,10 @@ from faultline.analysis.kinds.finding_kinds import (
     CRITICAL_PATH,
     ERROR_ORIGIN,
     FLOW_BREAK,
+    PART_CONTRAST,
 )
 from faultline.analysis.kinds.signals import RESOURCES, SignalClass, parts_of
+from faultline.analysis.kinds.state_fault import Depth
 from faultline.analysis.metrics.explained_share import FAILING
 from faultline.analysis.requests.topology import Topology, topology_of
 from faultline.analysis.suspects.accounting import (
@@ -53,6 +56,7 @@ from faultline.analysis.suspects.explanations import (
 )
 from faultline.analysis.suspects.places import Place, placed_share, places
 from faultline.analysis.suspects.presumed_calls import presumed_calls
+from faultline.analysis.suspects.suspect import Suspect, findings_shares, state_evidence
 from faultline.analysis.suspects.victims import Loads, load_change
 from faultline.analysis.vocabulary import Finding
 from faultline.analysis.wording.phrases import rounded
@@ -66,6 +70,9 @@ against its own side. Of 160 simulated systems five were won by it and none lost
 COMPLAINS, CONTENT = 0.3, 0.1
 """The weight of a caller's series about its calls from which on it complains, and up to which it
 does not."""
+JUST_BEFORE_MIN, LONG_AGO_MIN = 10.0, 60.0
+"""Up to ten minutes before it counts fully, an hour before no more: of the recorded cases' and the
+training rig's guilty changes most came within ten minutes, and none after an hour."""
 FALLS = -0.05
 """A worker that handles less than before by this logarithm is stuck, or starved."""
 
@@ -135,10 +142,17 @@ class Features:
     is_place: float = 0.0
     unwatched: float = 0.0
     """1 for what has no signals."""
+    state_setting: float = 0.0
+    state_instance: float = 0.0
+    state_effect: float = 0.0
+    """What facts about objects say, by how near they are to a cause."""
+    changed: float = 0.0
+    """How shortly before the alert went bad it was changed."""
     call_gap: float = 0.0
     critical_path: float = 0.0
     flow_break: float = 0.0
     error_origin: float = 0.0
+    part_contrast: float = 0.0
     """Strengths of its strongest findings of these kinds."""
 
     def numbers(self) -> tuple[float, ...]:
@@ -152,6 +166,7 @@ _OF_FINDINGS = {
     CRITICAL_PATH.name: "critical_path",
     FLOW_BREAK.name: "flow_break",
     ERROR_ORIGIN.name: "error_origin",
+    PART_CONTRAST.name: "part_contrast",
 }
 
 
@@ -178,6 +193,8 @@ class Observed:
     parts: Sequence[tuple[Deviation, float]] = ()
     """Series of parts of a service, such as its pods. The whole service's series is among
     `service_series`."""
+    changed: Mapping[str, float] = field(default_factory=dict)
+    """By service, how shortly before the alert went bad it was changed, in [0, 1]."""
     presumed_calls: frozenset[tuple[str, str]] = frozenset()
     """Calls that nobody recorded; the ranking alone follows them."""
 
@@ -302,6 +319,7 @@ def observe(case: Case, topology: Topology, findings: Sequence[Finding]) -> Obse
         alert=alert,
         curve=curve,
         graph=graph,
+        changed=_changed(case, curve),
         presumed_calls=presumed_calls(graph, moves, findings, alerting),
         service_series=weighed.service_series,
         parts=weighed.parts,
@@ -328,6 +346,25 @@ def blamed_by_one(observation: Observed) -> frozenset[str]:
         if complaining == 1 and content > 0:
             blamed.add(callee)
     return frozenset(blamed)
+
+
+def _changed(case: Case, curve: AlertCurve | None) -> dict[str, float]:
+    """By service, how shortly before the alert went bad the last change came."""
+    onset_ns = case.alert.started_at.timestamp() * 1e9
+    step_ns = 0.0
+    if curve is not None and (curve.badness > 0.5).any():
+        onset_ns = float(curve.times[curve.badness > 0.5][0])
+        step_ns = float(np.median(np.diff(curve.times))) if len(curve.times) > 1 else 0.0
+    changed: dict[str, float] = {}
+    rows = case.changes.select("service", pl.col("time").dt.epoch("ns"))
+    for service, time_ns in rows.iter_rows():
+        # What a rate shows lags behind by its range, so a change may seem to come after it.
+        minutes = (onset_ns + step_ns - time_ns) / 60e9
+        if service is None or not 0 <= minutes <= LONG_AGO_MIN:
+            continue
+        near = min(1.0, (LONG_AGO_MIN - minutes) / (LONG_AGO_MIN - JUST_BEFORE_MIN))
+        changed[service] = max(changed.get(service, 0.0), near)
+    return changed
 
 
 def with_agreement(findings: Iterable[Finding], observation: Observed) -> list[Finding]:
@@ -359,12 +396,12 @@ class SuspectFeatures:
     """Computes the features of any suspect of one case."""
 
     def __init__(
-        self, observation: Observed, findings: Iterable[Finding], scores: Mapping[str, float]
+        self, observation: Observed, findings: Iterable[Finding], suspects: Sequence[Suspect]
     ) -> None:
-        """`scores` are what the findings alone say of each suspect."""
         self._observation = observation
         self._graph = observation.likely_graph
-        self._scores = scores
+        self._scores = findings_shares(suspects)
+        self._states = {suspect.subject: state_evidence(suspect) for suspect in suspects}
         # By service the largest weight of each class of signals.
         self._shown: dict[str, dict[SignalClass, float]] = defaultdict(lambda: defaultdict(float))
         for deviation, weight in observation.service_series:
@@ -431,7 +468,7 @@ class SuspectFeatures:
             shown[SignalClass.HIT_RATIO],
             shown[SignalClass.RESTARTS],
         )
-        place = self._places.get(subject)
+        place, states = self._places.get(subject), self._states.get(subject, {})
         is_door = not callers and bool(self._graph.callees(subject))
         return Features(
             findings=self._scores.get(subject, 0.0),
@@ -467,6 +504,10 @@ class SuspectFeatures:
             place_share=place.share if place else 0.0,
             confined=placed_share(subject, self._observation.places),
             is_place=float(place is not None and subject not in self._observation.services),
+            state_setting=states.get(Depth.SETTING, 0.0),
+            state_instance=states.get(Depth.INSTANCE, 0.0),
+            state_effect=states.get(Depth.EFFECT, 0.0),
+            changed=self._observation.changed.get(subject, 0.0),
             unwatched=float(subject not in self._watched and place is None),
             **self._findings[subject],
         )

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from faultline.analysis.analyzers import fault_kind
+from faultline.analysis.analyzers import fault_kind, fault_of
 from faultline.analysis.kinds.finding_details import StateFactDetails
+from faultline.analysis.kinds.state_fault import Depth
+from faultline.analysis.kinds.state_faults import STATE_FAULTS
 from faultline.analysis.requests.topology import Topology, topology_of
 from faultline.analysis.vocabulary import Finding
 
@@ -52,6 +54,44 @@ class Suspect:
     def main_fault(self) -> str:
         """The name of the fault that speaks most for it."""
         return max(sorted(self.scores), key=lambda name: self.scores[name], default="other")
+
+
+CLEARLY_DELAYS = 1.0
+"""Added to what the findings say of a rank that clearly delays all others."""
+
+CLEAR_SCORE = 0.7
+"""A suspect whose findings say less than this is faint, however much less they say of the others.
+With the loudest counted as fully guilty, thirteen of 111 recorded systems that were left out had a
+wrong cause at 60 % and more, and with this two; calm systems with a cause at 50 % and more fell
+from 14 to 1 %."""
+
+
+def findings_shares(suspects: Sequence[Suspect]) -> dict[str, float]:
+    """What the findings say about each suspect, as a share of the most that they say about one, and
+    less where even that is faint."""
+    most = max(max((suspect.score for suspect in suspects), default=0.0), CLEAR_SCORE)
+    shares = {}
+    for suspect in suspects:
+        clear = CLEARLY_DELAYS if suspect.is_root else 0.0
+        shares[suspect.subject] = suspect.score / most + clear
+    return shares
+
+
+def state_evidence(suspect: Suspect) -> dict[Depth, float]:
+    """How far facts about objects speak for it, in [0, 1], by how near they are to a cause:
+    squared, because weak facts are found in every cluster."""
+    evidence: dict[Depth, float] = {}
+    for finding in suspect.findings:
+        fault, details = fault_of(finding), StateFactDetails.of(finding)
+        if fault is None or details is None or details.fact not in STATE_FAULTS:
+            continue
+        raw = suspect.raw_scores.get(fault.name, 0.0)
+        # What a callee explains of it is no evidence against the subject.
+        left = suspect.scores.get(fault.name, 0.0) / raw if raw > 0 else 1.0
+        depth = STATE_FAULTS[details.fact].depth
+        share = fault.weight * finding.strength * left
+        evidence[depth] = max(evidence.get(depth, 0.0), share**2)
+    return evidence
 
 
 # Objects as suspects: a service depends on the node, the namespace and the route that it needs, as

@@ -15,7 +15,6 @@ from faultline.analysis.kinds.finding_kinds import STATE_KINDS
 from faultline.analysis.kinds.state_faults import FAMILY_OF, STATE_FAULTS
 from faultline.analysis.states.weighing import state_findings
 from faultline.analysis.suspects.features import SuspectFeatures, log_odds
-from faultline.analysis.suspects.ranked import findings_shares
 from faultline.analysis.suspects.ranking_weights import NO_SUSPECT_ODDS, TEMPERATURE, WEIGHTS
 from faultline.analysis.vocabulary import Finding
 from tests.analysis.cases import at, write_case
@@ -173,8 +172,7 @@ def test_a_fresh_fact_adds_two_to_the_log_odds(tmp_path: Path) -> None:
     case = case_of(tmp_path, [node])
     known = established(case)
     (suspect,) = known.suspects
-    shares = findings_shares(known.suspects)
-    features = SuspectFeatures(known.observation, known.findings, shares).of("node-7")
+    features = SuspectFeatures(known.observation, known.findings, known.suspects).of("node-7")
     odds = log_odds(WEIGHTS, features) + 2.0 * 0.97**2
     told = math.log(suspect.probability / (1 - suspect.probability))
     assert told == pytest.approx(odds / TEMPERATURE - NO_SUSPECT_ODDS)

@@ -12,8 +12,8 @@ from faultline.analysis.requests.topology import topology_of
 from faultline.analysis.suspects.accounting import Moves
 from faultline.analysis.suspects.deviations import Deviation
 from faultline.analysis.suspects.features import Features, Observed, SuspectFeatures
-from faultline.analysis.suspects.ranked import findings_shares, rank_suspects
-from faultline.analysis.suspects.suspect import Suspect
+from faultline.analysis.suspects.ranked import rank_suspects
+from faultline.analysis.suspects.suspect import Suspect, findings_shares
 from faultline.analysis.suspects.victims import LoadChange
 from faultline.analysis.vocabulary import Finding
 
@@ -44,7 +44,7 @@ def observed(shown: Sequence[Shown], requests: Mapping[str, LoadChange] | None =
 
 
 def features(seen: Observed, subject: str = "api") -> Features:
-    return SuspectFeatures(seen, [], {}).of(subject)
+    return SuspectFeatures(seen, [], []).of(subject)
 
 
 def test_a_faint_alert_makes_no_clear_path_of_faint_trouble() -> None:
