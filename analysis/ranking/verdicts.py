@@ -42,6 +42,11 @@ from faultline.analysis.ranking.missing_evidence import (
 from faultline.analysis.requests.topology import read_topology
 from faultline.analysis.vocabulary import Cause, Finding, Verdict
 
+NAMED_FROM = 0.35
+"""From this confidence on a cause is named. On systems of a foreign simulator below a calm alert it
+was the difference between 22.5 and 2.5 %; of left-out worlds 4 of 58 calm ones named a cause before
+and 2 with it, with two hours of past 9 and 5. 14 of 220 right answers are withheld for it."""
+NOBODY_STANDS_OUT = "No suspect is likely enough to be named as the cause."
 WEAK = 0.25
 """Below this score the first suspect cannot be distinguished from noise."""
 QUIET = 0.75
@@ -267,6 +272,10 @@ def conclude(
         if rule.verdict is Verdict.INSUFFICIENT_EVIDENCE:
             return Conclusion(rule.verdict, 0.0, (*rule.missing, *evidence.missing))
         confidence = causes[0].confidence if rule.confidence is None else rule.confidence
+        if rule.confidence is None and confidence < NAMED_FROM:
+            return Conclusion(
+                Verdict.INSUFFICIENT_EVIDENCE, 0.0, (NOBODY_STANDS_OUT, *evidence.missing)
+            )
         return Conclusion(rule.verdict, confidence)
     return Conclusion(Verdict.INSUFFICIENT_EVIDENCE, 0.0, evidence.missing)
 

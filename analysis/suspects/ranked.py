@@ -23,11 +23,11 @@ CLEAR_SCORE = 0.7
 With the loudest counted as fully guilty, thirteen of 111 recorded systems that were left out had a
 wrong cause at 60 % and more, and with this two; calm systems with a cause at 50 % and more fell
 from 14 to 1 %."""
-STATE_FACT = 2.0
+STATE_FACT = 2.5
 """The log odds of a fresh fact about an object that nothing else explains, beside the features,
 which were fitted on cases without such facts. On 155 worlds of the training stream with clusters
-the likelihood is flat from 2 to 4; the lowest of these takes least from causes that only metrics
-show."""
+the likelihood is flat from 2.5 to 5 times the temperature; the lowest of these takes least from
+causes that only metrics show."""
 
 
 def rank_suspects(
