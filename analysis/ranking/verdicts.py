@@ -3,7 +3,8 @@ their order.
 
 - `insufficient_evidence`: too little was seen to say anything: no signal could be compared with a
   baseline, the alerting service is in no table, its signal stopped coming or does not show what the
-  alert saw, or it moved and nothing clear enough explains it.
+  alert saw, it moved and nothing clear enough explains it, or no suspect is likely enough to be
+  named.
 - `no_active_incident`: the alerting signal was checked and stayed in its normal range; or its
   monitor flaps.
 - `recovered`: something left its baseline and the alerting signal is back; causes are still listed.
