@@ -90,7 +90,9 @@ def established(case: Case) -> Established:
     alert = case.alert.model_copy(update={"service": observed_observe.alerting})
     measures = measured(case)
     suspects = rank_suspects(
-        weigh_suspects(facts, observed_observe.graph, alert, measures), observed_observe, facts
+        weigh_suspects(facts, observed_observe.likely_graph, alert, measures),
+        observed_observe,
+        facts,
     )
     return Established(facts, suspects, observed_observe, alert, measures)
 
@@ -107,7 +109,7 @@ def diagnose(case: Case) -> Diagnosis:
     findings = number_findings([*facts.findings, *changes])
 
     # Weigh again, with the numbered findings and the changes among them.
-    weighed = weigh_suspects(findings, topology, facts.alert, facts.measures)
+    weighed = weigh_suspects(findings, observation.likely_graph, facts.alert, facts.measures)
     suspects = rank_suspects(weighed, observation, findings)
     causes = rank_causes(suspects, findings, topology, case.gaps, facts.alert.service)
     impact = assess_impact(case, findings, topology, causes=causes)

@@ -321,6 +321,24 @@ NODES = (
 
 ROUTES = (
     state_fault(
+        "name_resolution_failing",
+        0.95,
+        Depth.SETTING,
+        "fails to resolve names",
+        "{object} fails to resolve names: {value}",
+        less="{object} fails to resolve names",
+        step="Read the log of {subject}, and check its upstream servers, its CPU and its network.",
+    ),
+    state_fault(
+        "probes_failing",
+        0.85,
+        Depth.INSTANCE,
+        "does not answer probes",
+        "{object} does not answer probes: {value}",
+        less="{object} does not answer probes",
+        step="Look at the status page of {subject}, and fail over or switch off what needs it.",
+    ),
+    state_fault(
         "selector_matches_nothing",
         0.97,
         Depth.SETTING,

@@ -212,6 +212,7 @@ SATURATION = (
         "{object} is throttled by its CPU limit: {value}",
         less="{object} is throttled by its CPU limit",
         step="Raise or remove the CPU limit of {subject}, or find out what uses more CPU.",
+        rises_with_load=True,
         logged_as=("cpu_throttled",),
     ),
     state_fault(
@@ -231,6 +232,8 @@ SATURATION = (
         "{object} is nearly out of connections: {value}",
         less="{object} is out of connections",
         step="Find out who holds the connections of {subject}: slow queries, leaks, more clients.",
+        waits=True,
+        rises_with_load=True,
         logged_as=(
             "pool_exhausted",
             "hikari_pool_exhausted",
@@ -265,6 +268,7 @@ SATURATION = (
         "{object} is behind: {value}",
         less="{object} is far behind on its messages",
         step="Check the consumers of {subject}: their errors, their speed, their number.",
+        rises_with_load=True,
     ),
     state_fault(
         "requests_throttled",
@@ -275,6 +279,7 @@ SATURATION = (
         less="{object} rejects requests beyond its capacity",
         step="Raise the capacity or quota of {subject}, or find out who asks more of it, or of one "
         "key or shard.",
+        rises_with_load=True,
     ),
     state_fault(
         "cpu_exhausted",
@@ -284,6 +289,7 @@ SATURATION = (
         "{object} is out of CPU: {value}",
         less="{object} is out of CPU",
         step="Find out which commands keep {subject} busy, and give it more or larger nodes.",
+        rises_with_load=True,
     ),
     state_fault(
         "ports_exhausted",

@@ -52,16 +52,20 @@ def state_fault(
     step: str,
     less: str = "",
     travels: bool = False,
+    waits: bool = False,
+    rises_with_load: bool = False,
     logged_as: tuple[str, ...] = (),
 ) -> StateFault:
-    """The subject has it by itself, unless it `travels` from what it calls."""
+    """The subject has it by itself, unless it `travels` from what it calls. What `waits` runs out
+    of slots while a callee is slow, too."""
     fault = FaultKind(
         name=name,
         weight=weight,
         phrase=phrase,
         next_step=step,
         inherent=not travels,
-        travels="fails" if travels else None,
+        travels="fails" if travels else "slow" if waits else None,
+        rises_with_load=rises_with_load,
         has_impact=depth is Depth.EFFECT,
         tables=("states",),
     )

@@ -163,7 +163,13 @@ class _QueryRows:
         first = min([scope.incident.start, *(window.start for window in scope.baseline[:1])])
         self._case = case
         self._incident = scope.incident
-        self._rows = case.alert_query.sort("time", "series")
+        rows, labels = case.alert_query.sort("time", "series"), case.alert.labels
+        # A rule by service may be true of another one for months: that says nothing of this alert.
+        named = []
+        for key in rows["series"].unique().to_list():
+            if all(labels.get(name, value) == value for name, value in _labels(key).items()):
+                named.append(key)
+        self._rows = rows.filter(pl.col("series").is_in(named)) if named else rows
         self._recent = self._rows.filter(
             pl.col("time") >= first, pl.col("time") <= scope.incident.end
         )

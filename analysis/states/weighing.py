@@ -133,8 +133,10 @@ def is_unrelated(group: FactGroup, case: Case, unwell: Mapping[str, str]) -> boo
     if not group.services:
         return True
     reached = called_from(alert.service, case)
-    # Without known calls, any service may be one that it calls.
-    return len(reached) > 1 and not group.services & reached
+    # Without known calls, any service may be one that it calls; so may one that nobody is known to
+    # call: of stores and hosts outside the callers are often unknown.
+    is_placed = not group.services.isdisjoint(case.topology["callee"])
+    return len(reached) > 1 and is_placed and not group.services & reached
 
 
 def called_from(service: str, case: Case) -> frozenset[str]:

@@ -10,16 +10,16 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 import polars as pl
 
 from faultline.analysis.case.folder import Case
-from faultline.analysis.case.windows import span_windows
-from faultline.analysis.kinds.signals import PEER, SignalClass, classify, is_headroom
-from faultline.analysis.metrics.series import Block, blocks_of, labels_of
+from faultline.analysis.case.windows import metric_windows, span_windows
+from faultline.analysis.kinds.signals import PEER, SignalClass, classify, is_headroom, parts_of
+from faultline.analysis.metrics.series import COUNTER, Block, blocks_of, labels_of
 from faultline.analysis.metrics.shift_statistics import Floats, Ints, describe
 from faultline.analysis.requests.critical_path import visits_of
 from faultline.analysis.requests.error_origin import FAILED, peer_calls
@@ -41,6 +41,7 @@ HARMFUL_DOWN = frozenset({SignalClass.AVAILABILITY, SignalClass.HIT_RATIO})
 EITHER_WAY = frozenset({SignalClass.TRAFFIC, SignalClass.NETWORK, SignalClass.OTHER})
 NOT_SERVING = frozenset({SignalClass.TRAFFIC, SignalClass.OTHER, SignalClass.LIMIT})
 """Classes that do not say how well a service, an instance or a call does."""
+_SERVES = frozenset({SignalClass.LATENCY, SignalClass.ERRORS, SignalClass.AVAILABILITY})
 SHARE_WORDS = ("ratio", "rate", "pct", "percent", "share")
 
 
@@ -91,7 +92,7 @@ def deviations(case: Case) -> list[Deviation]:
         series += _rows(block)
     requests = _requests(series)
     all_deviations = []
-    for candidate in series:
+    for candidate in [*series, *_newborn(case, series)]:
         deviation = _deviation(_as_share(candidate, requests))
         if deviation is not None:
             all_deviations.append(deviation)
@@ -114,6 +115,44 @@ class _Series:
     scale: float
     usual_scale: float
     is_shortfall: bool
+
+
+WARM_UP_NS = 120_000_000_000
+"""Two minutes: so long an instance that just began is slow anyway, and may not serve yet."""
+
+
+def _newborn(case: Case, series: Iterable[_Series]) -> Iterator[_Series]:
+    """Parts that began in the incident, such as the pods of a canary, each with the past of its
+    oldest sibling, against which it is then held."""
+    siblings: dict[tuple[str, str, frozenset[str]], _Series] = {}
+    for each in series:
+        labels = labels_of(each.labels)
+        key = each.service, each.signal, frozenset(labels)
+        oldest = siblings.get(key)
+        if parts_of(labels) and (oldest is None or len(each.before) > len(oldest.before)):
+            siblings[key] = each
+    if not siblings:
+        return
+    windows = metric_windows(case)
+    time = pl.col("time")
+    by = ["service", "signal", "labels"]
+    rows = case.metrics.filter(
+        pl.col("labels").is_not_null(),
+        pl.col("value").is_finite(),
+        # Their siblings' counters were made rates.
+        ~pl.col("signal").str.contains(COUNTER),
+    )
+    began = rows.group_by(by).agg(time.min()).filter(windows.in_search("time"))
+    young = rows.join(began.select(by), on=by, how="semi").sort(*by, "time")
+    for (service, signal, text), part in young.group_by(by, maintain_order=True):
+        sibling = siblings.get((service, signal, frozenset(labels_of(text))))
+        if sibling is None or sibling.signal_class not in _SERVES:
+            continue
+        times = part["time"].dt.epoch("ns").to_numpy()
+        warm = times >= times[0] + WARM_UP_NS
+        if warm.any():
+            values = part["value"].to_numpy()[warm]
+            yield replace(sibling, labels=text, times=times[warm], values=values)
 
 
 @dataclass(frozen=True)

@@ -107,11 +107,11 @@ def _suspects(
 
 def _place_factor(subject: str, topology: Topology, alert: Alert) -> float:
     """What a service keeps by its place in the graph of calls; all of it where that is unknown."""
-    if not topology.services:
+    if alert.service and alert.service not in topology.services:
         return 1.0
-    if subject not in topology.services:
+    if topology.services and subject not in topology.services:
         return IDLE
-    if not alert.service or alert.service not in topology.services:
+    if not alert.service:
         return 1.0
     return 1.0 if subject in topology.downstream(alert.service) else ELSEWHERE
 

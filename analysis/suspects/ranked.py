@@ -60,7 +60,10 @@ def state_evidence(suspect: Suspect) -> float:
     for finding in suspect.findings:
         fault = fault_of(finding)
         if fault is not None and StateFactDetails.of(finding) is not None:
-            largest = max(largest, fault.weight * finding.strength)
+            raw = suspect.raw_scores.get(fault.name, 0.0)
+            # What a callee explains of it is no evidence against the subject.
+            left = suspect.scores.get(fault.name, 0.0) / raw if raw > 0 else 1.0
+            largest = max(largest, fault.weight * finding.strength * left)
     return largest**2
 
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from faultline.analysis.analyzers import fault_kind, fault_of
 from faultline.analysis.kinds.fault_kinds import LATENCY, TRAFFIC
+from faultline.analysis.kinds.finding_kinds import FAN_OUT
 from faultline.analysis.kinds.signals import SignalClass, classify
 from faultline.analysis.metrics.explained_share import (
     FAILING,
@@ -49,6 +50,9 @@ it."""
 FIRST_LINE = timedelta(seconds=20)
 """How far apart the first lines of one failure in caller and callee may lie by chance: waits and
 retries."""
+UNMEASURED_LOAD = 0.7
+"""Where a store's own requests are not counted, it is taken to get this much of the load above it
+(our choice)."""
 LOADED = 0.5
 """What a service runs out of under a load that its caller passes on keeps half of its weight."""
 
@@ -153,7 +157,8 @@ def discount_not_propagated(
     alerting = alert.service
     rises = {name: slower_by(suspect.findings) for name, suspect in suspects.items()}
     reached = topology.downstream(alerting) if alerting is not None else {}
-    alerts_for_latency = _alerts_for_latency(alert) and alerting not in rises
+    is_latency = classify(alert.signal or "") is SignalClass.LATENCY
+    alerts_for_latency = is_latency and alerting not in rises
     for name, suspect in suspects.items():
         if LATENCY.name not in suspect.scores or name == alerting:
             continue
@@ -170,12 +175,6 @@ def discount_not_propagated(
                 shares.append(share)
         if shares:
             suspect.scores[LATENCY.name] *= max(NOT_PROPAGATED, *shares)
-
-
-def _alerts_for_latency(alert: Alert) -> bool:
-    if alert.service is None or alert.signal is None:
-        return False
-    return classify(alert.signal) is SignalClass.LATENCY
 
 
 def _propagated(
@@ -196,31 +195,51 @@ def _propagated(
 
 
 def discount_load(suspect: Suspect, suspects: Mapping[str, Suspect], topology: Topology) -> None:
-    """A surge of traffic comes from the caller that has it too: resources and queues behind it are
-    its effect."""
-    load = _surge(suspect)
-    passed_on = 0.0
-    for caller in topology.callers(suspect.subject):
-        if caller in suspects:
-            passed_on = max(passed_on, min(load, _surge(suspects[caller])))
-    if passed_on <= 0:
+    """Load comes from above: from a caller that gets more requests or makes more calls for each, or
+    from a cache beside it that misses. Resources and queues behind it are its effect."""
+    limited = [name for name in suspect.scores if fault_kind(name).rises_with_load]
+    if not limited:
         return
+    traffic = [finding for finding in suspect.findings if _is_traffic(finding)]
+    load = max(map(_rise, traffic)) if traffic else UNMEASURED_LOAD
+    above = topology.upstream(suspect.subject, MAX_HOPS)
+    passed_on = 0.0
+    for caller, hops in above.items():
+        for finding in suspects[caller].findings if hops and caller in suspects else ():
+            rise = _rise(finding) if _is_traffic(finding) else 0.0
+            if finding.kind == FAN_OUT.name and finding.series.get("service", "") in above:
+                rise = finding.strength
+            passed_on = max(passed_on, min(load, rise) * PER_HOP ** (hops - 1))
+    passed_on = max(passed_on, min(load, _missed_beside(suspect, suspects, topology)))
     remaining_share = 1 - (1 - LOADED) * min(1.0, passed_on)
-    for name in suspect.scores:
-        if fault_kind(name).rises_with_load:
-            suspect.scores[name] *= remaining_share
+    for name in limited:
+        suspect.scores[name] *= remaining_share
 
 
-def _surge(suspect: Suspect) -> float:
-    """Strength of a rise of the service's requests by half or more."""
-    rises = [finding.strength for finding in suspect.findings if _is_more_traffic(finding)]
-    return max(rises, default=0.0)
+def _missed_beside(suspect: Suspect, suspects: Mapping[str, Suspect], topology: Topology) -> float:
+    """How clearly a cache misses that is called by the same services: they ask here instead."""
+    siblings = {
+        callee
+        for caller in topology.callers(suspect.subject)
+        for callee in topology.callees(caller)
+    }
+    misses = 0.0
+    for sibling in siblings - {suspect.subject}:
+        for finding in suspects[sibling].findings if sibling in suspects else ():
+            is_shift = finding.kind == METRIC_SHIFT
+            if is_shift and shift_class(finding) is SignalClass.HIT_RATIO:
+                misses = max(misses, finding.strength)
+    return misses
 
 
-def _is_more_traffic(finding: Finding) -> bool:
-    if finding.kind != METRIC_SHIFT or shift_class(finding) is not SignalClass.TRAFFIC:
-        return False
-    return finding.effect_unit == "x" and (finding.effect or 0.0) >= 1.5
+def _is_traffic(finding: Finding) -> bool:
+    return finding.kind == METRIC_SHIFT and shift_class(finding) is SignalClass.TRAFFIC
+
+
+def _rise(finding: Finding) -> float:
+    """Strength of a rise of requests by half or more."""
+    is_more = finding.effect_unit == "x" and (finding.effect or 0.0) >= 1.5
+    return finding.strength if is_more else 0.0
 
 
 @dataclass(frozen=True)

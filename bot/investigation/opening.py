@@ -4,6 +4,7 @@ connectors to ask."""
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import partial
 from itertools import chain
@@ -38,6 +39,7 @@ from faultline.bot.runtime.threads import in_store, in_thread
 from faultline.bot.store.follow_ups import FollowUps, follow_up_scope
 from faultline.bot.store.store import StoredInvestigation
 from faultline.connectors.shared.contract.abilities import KnowsAlerts, KnowsRules
+from faultline.connectors.shared.contract.base import Connector
 from faultline.connectors.shared.contract.instances import likely_senders, vendor_of, worth_asking
 
 ENRICH_DEADLINE_S = 5.0
@@ -60,9 +62,7 @@ async def open_investigation(context: WorkerContext, investigation: StoredInvest
         scope = await _with_callees(context, investigation, alert, scope)
     follow_ups = FollowUps(context.store.engine)
     scope = follow_up_scope(scope, await in_store(follow_ups.scope, investigation.id))
-    candidates = context.connectors
-    if alert.is_question:
-        candidates = tuple(c for c in candidates if not isinstance(c, AlertQueryConnector))
+    candidates = _candidates(context, alert)
     connectors = worth_asking(candidates, alert, scope)
     if recorded is None:
         scope = await fitted_to_history(alert, scope, connectors, deadline_s=ENRICH_DEADLINE_S)
@@ -73,7 +73,8 @@ async def open_investigation(context: WorkerContext, investigation: StoredInvest
     left_out = [c.name for c in candidates if c.name not in names]
     if left_out:
         sources_text += f"; not asked, for other places or services: {', '.join(left_out)}"
-    await context.say(investigation.id, "scope", f"{_windows(scope)}; asking {sources_text}")
+    span = f"{scope.incident.start:%Y-%m-%d %H:%M} to {scope.incident.end:%H:%M} UTC"
+    await context.say(investigation.id, "scope", f"{span}; asking {sources_text}")
     if runbooks is not None:
         await context.put(investigation.id, RUNBOOKS_FILE, json_bytes(runbooks))
         await context.say(investigation.id, "runbooks", runbooks_line(runbooks))
@@ -87,6 +88,13 @@ async def open_investigation(context: WorkerContext, investigation: StoredInvest
         "asks_model": settings.model.name is not None,
         "places": reply_target_names(context, investigation),
     }
+
+
+def _candidates(context: WorkerContext, alert: Alert) -> Sequence[Connector]:
+    """What may be asked. A question has no alert whose query could be evaluated."""
+    if not alert.is_question:
+        return context.connectors
+    return [c for c in context.connectors if not isinstance(c, AlertQueryConnector)]
 
 
 async def _named(context: WorkerContext, alert: Alert) -> Alert:
@@ -141,13 +149,8 @@ async def _with_callees(
     """The scope with the services that the alerting one is seen to call, now or earlier."""
     if says_callees(scope):
         return scope
-    connectors = worth_asking(context.connectors, alert, scope)
+    connectors = worth_asking(_candidates(context, alert), alert, scope)
     now = await callees_now(connectors, alert, scope, ENRICH_DEADLINE_S)
     earlier = EarlierCalls(context.store.engine, investigation, alert, context.settings)
     before = await in_store(earlier.callees, alert.service)
     return with_callees(scope, [*now, *before])
-
-
-def _windows(scope: Scope) -> str:
-    start, end = scope.incident.start, scope.incident.end
-    return f"{start:%Y-%m-%d %H:%M} to {end:%H:%M} UTC"

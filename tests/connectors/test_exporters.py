@@ -224,6 +224,12 @@ LEVELS: tuple[tuple[str, str, float], ...] = (
     ("hikaricp_connections_max", 'application="x",job="billing",pool="main"', 10),
     # blackbox_exporter and cert-manager.
     ("probe_ssl_earliest_cert_expiry", 'instance="https://cart.example.com",job="b"', AT_S + DAY_S),
+    # Hosts of the company itself fail with its services; that of a provider is alone in its domain.
+    ("probe_success", 'instance="https://cart.example.com",job="b"', 0),
+    ("probe_success", 'instance="https://www.example.com",job="b"', 0),
+    ("probe_success", 'instance="https://api.rates.example.net/v1",job="b"', 0),
+    ("probe_success", 'instance="https://api.cards.example.org/v1",job="b"', 1),
+    ("probe_success", 'instance="10.0.0.7:22",job="b"', 0),
     (
         "certmanager_certificate_expiration_timestamp_seconds",
         'namespace="shop",name="billing-tls"',
@@ -261,6 +267,13 @@ FACTS = {
     ("Service", "billing", "pool_exhausted", "billing", "100 % of its pool in use"),
     ("Certificate", "cart.example.com", "certificate_expires_soon", "cart", "in 24 h"),
     ("Certificate", "billing-tls", "certificate_expired", None, "it expired"),
+    (
+        "Endpoint",
+        "api.rates.example.net",
+        "probes_failing",
+        "api.rates.example.net",
+        "blackbox_exporter gets no good answer",
+    ),
 }
 
 
@@ -288,6 +301,56 @@ def test_a_level_beyond_its_threshold_is_a_fact_though_nothing_changed(
     levels: RunningPrometheus, tmp_path: Path
 ) -> None:
     assert facts_of(levels, tmp_path) == FACTS
+
+
+STORES = {
+    # A job is called after the technology, and scrapes all of it.
+    ("postgres", "orders-db:9187"): "orders-db",
+    ("postgres", "users-db.shop.svc:9187"): "users-db",
+    # A target of an exporter that is asked about several.
+    ("redis-exporter", "redis://sessions:6379"): "sessions",
+    # The job tells more than an exporter's address.
+    ("ledger-db", "mysqld-exporter:9104"): "ledger-db",
+}
+AVAILABLE = {"postgres": "pg_up", "redis-exporter": "redis_up", "ledger-db": "mysql_up"}
+
+
+@pytest.fixture(scope="module")
+def beneath(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningPrometheus]:
+    """Stores that the scraped addresses name, and a DNS server that fails at last."""
+    series = OpenMetrics()
+    every_s = 60
+    counts = {"NOERROR": 0.0, "SERVFAIL": 0.0}
+    for t in range(AT_S - 3 * 3600, AT_S + 60, every_s):
+        for job, instance in STORES:
+            labels = f'job="{job}",instance="{instance}"'
+            series.add(AVAILABLE[job], "gauge", labels, 1, t)
+        counts["SERVFAIL"] += every_s * (4 if t > AT_S - 600 else 0.001)
+        counts["NOERROR"] += every_s * 10
+        for code, count in counts.items():
+            labels = f'job="kube-system/coredns",instance="10.2.0.4:9153",rcode="{code}",zone="."'
+            series.add("coredns_dns_responses_total", "counter", labels, count, t)
+    with running_prometheus(tmp_path_factory.mktemp("beneath"), series.finished()) as running:
+        yield running
+
+
+def test_stores_are_called_by_what_tells_them_apart(
+    beneath: RunningPrometheus, tmp_path: Path
+) -> None:
+    request = request_for(tmp_path, services=("cart",))
+    metrics = asyncio.run(PrometheusConnector(beneath.url).collect(request)).tables["metrics"]
+    assert set(metrics.filter(signal="availability")["service"]) == set(STORES.values())
+
+
+def test_a_dns_server_that_fails_is_named(beneath: RunningPrometheus, tmp_path: Path) -> None:
+    [fact] = facts_of(beneath, tmp_path)
+    assert fact == (
+        "DNS server",
+        "coredns",
+        "name_resolution_failing",
+        "coredns",
+        "SERVFAIL in 28.6 % of its answers",
+    )
 
 
 @pytest.fixture(scope="module")

@@ -97,6 +97,17 @@ def answer_about(
         return Answer(case, diagnosis, word(diagnosis, case.alert, case.gaps))
 
 
+def test_only_the_label_sets_that_the_alert_names_count(tmp_path: Path) -> None:
+    rising = Series('service="refunds"', lambda minute: 40 if minute < 0 else 2880)
+    elsewhere = Series('service="billing"', lambda _: 900)
+    with running_prometheus(tmp_path, history("backlog", [rising, elsewhere])) as server:
+        connectors = [PrometheusConnector(server.url)]
+        named = answer_about(tmp_path, connectors, "backlog > 500", service="refunds")
+        whole = answer_about(tmp_path, connectors, "backlog > 500", alertname="Backlogs")
+    assert "since 11:50 UTC: " in named.sentence("alert_true")
+    assert "since before" in whole.sentence("alert_true")
+
+
 def test_a_backlog_that_no_default_query_knows_is_no_all_clear(tmp_path: Path) -> None:
     rising = Series(
         'service="refunds",namespace="prod"',

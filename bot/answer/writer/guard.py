@@ -54,9 +54,9 @@ def keep_supported(
     ]
     # Its reasons are those of its sentence, and without that it falls.
     rather = next((claim for claim in claims if claim.section is Section.SECOND_OPINION), None)
-    opinion = report.second_opinion if rather else None
-    if opinion and rather:
-        opinion = opinion.model_copy(update={"findings": rather.findings})
+    opinion = None
+    if rather and report.second_opinion:
+        opinion = report.second_opinion.model_copy(update={"findings": rather.findings})
     return report.model_copy(
         update={
             "headline": built_in.headline,

@@ -13,6 +13,7 @@ from faultline.analysis.kinds.fault_kinds import CALLERS_FAIL
 from faultline.analysis.kinds.finding_details import (
     CallsIntoDetails,
     MetricShiftDetails,
+    PartDetails,
     SignatureDetails,
 )
 from faultline.analysis.kinds.finding_kinds import (
@@ -30,6 +31,7 @@ from faultline.analysis.phrasing.metric_forms import both_levels, is_shift, sign
 from faultline.analysis.phrasing.state_forms import is_down
 from faultline.analysis.phrasing.statement import (
     Phrase,
+    Slot,
     Statement,
     Tense,
     clock,
@@ -41,7 +43,12 @@ from faultline.analysis.phrasing.statement import (
 from faultline.analysis.vocabulary import Alert, Claim, Diagnosis, Finding, Section, Verdict
 from faultline.analysis.wording.names import subject_name
 from faultline.bot.answer.writer.plain_text import clipped, quotable
-from faultline.bot.answer.writer.story import Story, change_by_title, change_called, is_mere_symptom
+from faultline.bot.answer.writer.story import (
+    Story,
+    change_by_title,
+    change_called,
+    is_mere_symptom,
+)
 
 HEADLINE_LIMIT = 200
 GLANCE = 140
@@ -97,6 +104,8 @@ def _forms(story: Story, alert: Alert, tense: Tense) -> list[Phrase]:
     if story.change is not None:
         return _by_change(story, story.change, tense)
     effect = _effect(story, alert, tense)
+    if story.part is not None:
+        return _by_part(story, story.part, effect)
     if story.mechanism is None:
         return [say("{effect}; why is not known yet", effect=effect), effect]
     wording = statement(story.mechanism, as_pronoun=_names_it(story, story.mechanism))
@@ -114,13 +123,7 @@ def _forms(story: Story, alert: Alert, tense: Tense) -> list[Phrase]:
     if is_mere_symptom(story.mechanism):
         # Slow because slow: then no more than the place is known.
         because = "; the trouble sits in"
-        who = name(story.mechanism.subject)
-        short_form = statement(story.mechanism).short(tense)
-        why = say("{who}: {why}", who=who, why=short_form)
-        # Otherwise the name would stand there twice.
-        if wording.verb is not None and str(short_form).startswith(f"{who.text} "):
-            why = say("{who}, which {does}", who=who, does=str(short_form)[len(who.text) + 1 :])
-        shorter = say("{who}", who=who)
+        why, shorter = _where(story.mechanism, tense)
     forms = [say("{effect}{because} {why}", effect=effect, because=because, why=why)]
     if story.effect is not None:
         few = statement(story.effect).short(tense)
@@ -128,6 +131,33 @@ def _forms(story: Story, alert: Alert, tense: Tense) -> list[Phrase]:
     if all(len(str(form)) > HEADLINE_LIMIT for form in forms):
         forms.append(say("{effect}{because} {why}", effect=effect, because=because, why=shorter))
     return forms
+
+
+def _where(symptom: Finding, tense: Tense) -> tuple[Phrase, Phrase]:
+    """The place with what it shows, and the place alone."""
+    who, wording = name(symptom.subject), statement(symptom)
+    short_form = wording.short(tense)
+    # Otherwise the name would stand there twice.
+    if wording.verb is not None and str(short_form).startswith(f"{who.text} "):
+        does = str(short_form)[len(who.text) + 1 :]
+        return say("{who}, which {does}", who=who, does=does), say("{who}", who=who)
+    return say("{who}: {why}", who=who, why=short_form), say("{who}", who=who)
+
+
+def _by_part(story: Story, part: Finding, effect: Phrase) -> list[Phrase]:
+    """Which part of the culprit is worse, where its others are not."""
+    details = PartDetails.of(part) or PartDetails()
+    worse, count = name(details.parts[0]), details.parts_known - 1
+    rest = f"other {count} are as before" if count > 1 else "other one is as before"
+    slots: dict[str, Slot] = {
+        "effect": effect, "kind": details.part_kind, "part": worse, "rest": rest,
+    }  # fmt: skip
+    if story.effect is not None and story.effect.subject == part.subject:
+        full = say("{effect}, and only in {kind} {part}: the {rest}", **slots)
+        return [full, say("{effect}, and only in {kind} {part}", **slots)]
+    slots["who"] = name(part.subject)
+    full = say("{effect}; the trouble sits in {kind} {part} of {who}, whose {rest}", **slots)
+    return [full, say("{effect}; the trouble sits in {kind} {part} of {who}", **slots)]
 
 
 def _by_change(story: Story, change: Finding, tense: Tense) -> list[Phrase]:
@@ -252,15 +282,15 @@ def _with_name(finding: Finding, calls: list[tuple[str, str]]) -> Finding:
     if details is None or details.names or details.signature not in OF_CALLED:
         return finding
     named = [callee for caller, callee in calls if caller == finding.subject]
-    named = [callee for callee in named if _is_in(callee, details.example)]
+    named = [
+        callee
+        for callee in named
+        if re.search(rf"(?<![\w-]){re.escape(callee)}(?![\w-])", details.example)
+    ]
     if len(named) != 1:
         return finding
     signature_details = details.model_copy(update={"names": named[0]})
     return finding.model_copy(update={"details": signature_details})
-
-
-def _is_in(service: str, line: str) -> bool:
-    return re.search(rf"(?<![\w-]){re.escape(service)}(?![\w-])", line) is not None
 
 
 # A claim of the built-in writer: a sentence with the findings that its parts are of.

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -28,11 +28,12 @@ from faultline.analysis.kinds.finding_details import (
     ChangeDetails,
     LogLineDetails,
     MetricShiftDetails,
+    PartDetails,
     SignatureDetails,
     StateFactDetails,
     change_named,
 )
-from faultline.analysis.kinds.finding_kinds import CHANGE_RULED_OUT
+from faultline.analysis.kinds.finding_kinds import CHANGE_RULED_OUT, PART_CONTRAST
 from faultline.analysis.phrasing.log_forms import WHY_CALLS_FAIL
 from faultline.analysis.phrasing.metric_forms import (
     AGAIN,
@@ -94,6 +95,8 @@ class Story:
     mechanism: Finding | None
     """What is wrong with the culprit, where that is more than the effect."""
     change: Finding | None
+    part: Finding | None = None
+    """Which of the culprit's pods, versions or zones are worse, where the others are not."""
 
 
 def story_of(diagnosis: Diagnosis, alert: Alert) -> Story:
@@ -112,7 +115,21 @@ def story_of(diagnosis: Diagnosis, alert: Alert) -> Story:
     mechanism = _mechanism(cited, cause, effect)
     if mechanism is not None and _is_fault(mechanism, CALLERS_FAIL.name):
         mechanism = _why_calls_fail(cause, diagnosis) or mechanism
-    return Story(cause, effect, mechanism, change)
+    return Story(cause, effect, mechanism, change, _worse_part(cause, cited, mechanism))
+
+
+def _worse_part(
+    cause: Cause, cited: Iterable[Finding], mechanism: Finding | None
+) -> Finding | None:
+    if mechanism is not None and not is_mere_symptom(mechanism):
+        return None
+    for finding in cited:
+        details = PartDetails.of(finding)
+        if finding.kind != PART_CONTRAST.name or finding.subject != cause.subject:
+            continue
+        if details is not None and len(details.parts) == 1 and details.parts_known > 1:
+            return finding
+    return None
 
 
 def is_explained(story: Story) -> bool:

@@ -36,7 +36,11 @@ from faultline.connectors.vendors.prometheus import PrometheusSettings, promql
 from faultline.connectors.vendors.prometheus.bounded_answers import answer_of
 from faultline.connectors.vendors.prometheus.custom_queries import check_custom
 from faultline.connectors.vendors.prometheus.evidence_items import EvidenceItems, state_table
-from faultline.connectors.vendors.prometheus.exporter_facts import fact_rows, in_trouble
+from faultline.connectors.vendors.prometheus.exporter_facts import (
+    fact_rows,
+    in_trouble,
+    owner_names,
+)
 from faultline.connectors.vendors.prometheus.exporter_metrics import ExporterMetric, built_in
 from faultline.connectors.vendors.prometheus.exporter_queries import ExporterAnswer, ExporterQueries
 from faultline.connectors.vendors.prometheus.gpus import GpuQueries, gpu_queries
@@ -357,7 +361,9 @@ class PrometheusConnector:
         running = await running_services(
             api, names, nodes, services, self._choice.service_label, scope.incident.end
         )
-        return fact_rows(troubles, services, running)
+        # What lies beneath is nobody's whose requests are counted, and a volume may be a store's.
+        owners = {*services, *owner_names(beneath)} - {""}
+        return fact_rows(troubles, owners, running)
 
     async def services_in(self, window: Window) -> tuple[str, ...]:
         """Values of the labels that may name a service, the configured label's first."""

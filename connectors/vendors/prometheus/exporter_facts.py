@@ -18,6 +18,7 @@ from faultline.connectors.shared.rows.collection_builder import StateRow
 from faultline.connectors.shared.vendor_text import short
 from faultline.connectors.vendors.prometheus.exporter_metrics import ExporterMetric
 from faultline.connectors.vendors.prometheus.exporter_queries import ExporterAnswer
+from faultline.connectors.vendors.prometheus.promql import PromQuery
 from faultline.connectors.vendors.prometheus.series import PrometheusSeries, subject_of
 
 LEAST_POINTS = 2
@@ -32,9 +33,12 @@ USED_UP = 0.999
 MOST_FACTS = 500
 """Of one entry."""
 EXPIRED = "certificate_expired"
+PROBES_FAILING = "probes_failing"
+_SECOND_LEVEL = frozenset({"ac", "co", "com", "edu", "gov", "net", "org"})
+_INTERNAL = frozenset({"cluster", "corp", "internal", "lan", "local", "localdomain", "svc", "test"})
 DAY_S = 86_400
 LONGEST_DAYS = 10_000
-_NAMED_BY_OWNER = ("service", "container", "database", "queue")
+_NAMED_BY_OWNER = ("service", "container", "database", "queue", "resolver")
 
 
 @dataclass(frozen=True)
@@ -64,7 +68,10 @@ def in_trouble(
         if answer.metric.beyond is None:
             continue
         owners = []
-        for series in answer.selection.series:
+        answer_series = answer.selection.series
+        if answer.metric.fact == PROBES_FAILING:
+            answer_series = of_other_companies(answer_series, answer.selection.query)
+        for series in answer_series:
             points = _beyond_points(answer.metric, series, incident.end.timestamp())
             has_name = bool(subject_of(series.metric, answer.selection.query))
             if points and has_name and _holds(answer, points, series, incident):
@@ -72,6 +79,38 @@ def in_trouble(
                 owners.append(OwnerInTrouble(answer, series.metric, points, since))
         troubles += owners[:MOST_FACTS]
     return troubles
+
+
+def of_other_companies(
+    series: Sequence[PrometheusSeries], query: PromQuery
+) -> list[PrometheusSeries]:
+    """The probes of hosts that nobody else among them shares a domain with. A company probes many
+    of its hosts, which fail with its services, and few of each of those that it depends on."""
+    domains: dict[str, set[str]] = {}
+    for each in series:
+        host = subject_of(each.metric, query)
+        domains.setdefault(_domain(host), set()).add(host)
+    alone = {domain for domain, hosts in domains.items() if domain and len(hosts) == 1}
+    return [each for each in series if _domain(subject_of(each.metric, query)) in alone]
+
+
+def _domain(host: str) -> str:
+    """The domain that somebody registered; "" for addresses and names inside a network."""
+    labels = host.lower().rstrip(".").split(".")
+    if len(labels) < 2 or labels[-1] in _INTERNAL or labels[-1].isdigit() or ":" in host:
+        return ""
+    is_national = len(labels) > 2 and len(labels[-1]) == 2 and labels[-2] in _SECOND_LEVEL
+    return ".".join(labels[-3:] if is_national else labels[-2:])
+
+
+def owner_names(answers: Iterable[ExporterAnswer]) -> set[str]:
+    """The names of services, containers and stores that have series."""
+    return {
+        subject_of(series.metric, answer.selection.query)
+        for answer in answers
+        if answer.metric.owner in _NAMED_BY_OWNER
+        for series in answer.selection.series
+    }
 
 
 def fact_rows(
@@ -82,9 +121,15 @@ def fact_rows(
     """A row per owner; of a node one for each service that runs there."""
     rows: list[StateRow] = []
     for trouble in troubles:
-        row = _row(trouble)
-        for service in _services_of(trouble.answer.metric.owner, trouble.name, services, running):
-            rows.append(row._replace(service=service))
+        row, metric = _row(trouble), trouble.answer.metric
+        if metric.owner == "node":
+            there = sorted(running.get(trouble.name, ()))
+            rows += [row._replace(service=service) for service in there] or [row]
+            continue
+        service = service_in(trouble.name, services)
+        if metric.owner in _NAMED_BY_OWNER or metric.fact == PROBES_FAILING:
+            service = service or short(trouble.name, 120)
+        rows.append(row._replace(service=service))
     expired = {(row.kind, row.name) for row in rows if row.fact == EXPIRED}
     remaining_rows = []
     for row in dict.fromkeys(rows):
@@ -170,17 +215,6 @@ def _since(
     if began - first.start.timestamp() <= MOST_GAP_STEPS * answer.selection.step_s:
         return None
     return datetime.fromtimestamp(began, UTC)
-
-
-def _services_of(
-    owner: str, name: str, services: Collection[str], running: Mapping[str, Collection[str]]
-) -> Sequence[str | None]:
-    if owner == "node":
-        return sorted(running.get(name, ())) or [None]
-    service = service_in(name, services)
-    if service is None and owner in _NAMED_BY_OWNER:
-        service = short(name, 120)
-    return [service]
 
 
 def service_in(name: str, services: Iterable[str]) -> str | None:

@@ -25,6 +25,7 @@ OBJECTS = {
     "volume": "PersistentVolumeClaim",
     "node": "Node",
     "host": "Endpoint",
+    "resolver": "DNS server",
 }
 """What the object of a fact is, by whose metric it is."""
 _PLACEHOLDER = re.compile(r"\{(by|range|where)\b")
@@ -43,7 +44,9 @@ class ExporterMetric(Section):
     query: str = Field(max_length=1000)
     """PromQL that aggregates `by ({by})`; `{where}` stands behind the name of each metric,
     `{range}` in the brackets of a range."""
-    owner: Literal["service", "container", "database", "queue", "volume", "node", "host"]
+    owner: Literal[
+        "service", "container", "database", "queue", "volume", "node", "host", "resolver"
+    ]
     """Whose it is."""
     named_by: tuple[str, ...] = ()
     """Labels that name the owner, the first that the metrics carry. Empty: the usual ones."""

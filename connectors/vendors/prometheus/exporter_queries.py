@@ -8,6 +8,7 @@ are too many owners, only those beyond a threshold come back.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -60,8 +61,12 @@ REFUSED = (400, 422)
 _EXPORTER = r"(.+?)[-_](?:exporter|metrics)"
 """Whoever scrapes `payments-db-metrics` asks about payments-db."""
 _OF_SERVICES = ("service", "container")
+_OF_STORES = ("database", "queue")
 _NODE_LABELS = ("node", "nodename", "kubernetes_node", "instance")
 _NODE_NAME = r"([^:]+):\d+"
+STORE_ADDRESS = r"(?:[\w+]+://)?(?:[^@/]*@)?([a-zA-Z][\w-]*)(?:\.[\w.-]+)?(?::\d+)?(?:/.*)?"
+"""`orders-db.shop.svc:5432` is orders-db; so is `redis://orders-db:6379`, a target of an exporter
+that is asked about several. Nobody is named by an IP address."""
 
 
 @dataclass
@@ -87,6 +92,8 @@ class _Exporter:
     every_s: float | None
     owners: int
     """How many have series."""
+    by_address: bool = False
+    """Whether they are named by the address that is scraped."""
 
 
 @dataclass(frozen=True)
@@ -175,7 +182,9 @@ class ExporterQueries:
         counting = []
         for metrics, label in zip(groups, labels, strict=True):
             first = self._template(metrics[0])
-            by = subject_labels(first, spelt(label), self.choice.service_label)
+            by = [*subject_labels(first, spelt(label), self.choice.service_label)]
+            if by == ["job"] and metrics[0].owner in _OF_STORES and "instance" in label:
+                by.append("instance")
             counting.append(counting_query(first.metric, [written(name) for name in by], period))
         counted = await marked_series(api, counting, counting_window(spans[-1], period), period)
         exporters = []
@@ -183,7 +192,8 @@ class ExporterQueries:
             every_s = slowest_interval(series or (), period)
             # Of how many is not known, not all are asked.
             owners = len(series) if series is not None else UNKNOWN_OWNERS
-            exporters.append(_Exporter(metrics, label, every_s, owners))
+            by_address = _tells_more(metrics[0].exporter, series or ())
+            exporters.append(_Exporter(metrics, label, every_s, owners, by_address))
         return exporters
 
     async def _labels(
@@ -213,7 +223,7 @@ class ExporterQueries:
             points = _points(owners, of_services=of_services, beyond_only=beyond_only)
             # No event may fall between two steps.
             range_s = max(self.choice.range_s(exporter.every_s), spans[-1].seconds / points)
-            template, namespace = self._template(metric), ""
+            template, namespace = self._template(metric, by_address=exporter.by_address), ""
             if of_services and "namespace" in place:
                 namespace = namespace_label(template, exporter.labels, self.choice.service_label)
             query = build(
@@ -233,8 +243,10 @@ class ExporterQueries:
                     metric, PrometheusSelection(query), beyond_only, points, expected
                 )
 
-    def _template(self, metric: ExporterMetric) -> PromTemplate:
+    def _template(self, metric: ExporterMetric, *, by_address: bool = False) -> PromTemplate:
         named_by, pattern = metric.named_by, metric.name_pattern
+        if by_address:
+            named_by, pattern = ("instance",), STORE_ADDRESS
         if not named_by:
             named_by = self._usual_labels(metric)
         if not pattern:
@@ -264,6 +276,33 @@ class ExporterQueries:
         # The container is the exporter's.
         usual = [label for label in SERVICE_LABELS if label != "container"]
         return (self.choice.service_label, *usual, "instance")
+
+
+def _tells_more(exporter: str, series: Iterable[PrometheusSeries]) -> bool:
+    """Whether the addresses that are scraped name stores, and the jobs do not: a job may scrape all
+    stores of a kind, and be called after the kind."""
+    addresses: dict[str, list[str]] = {}
+    for counted in series:
+        if "instance" not in counted.metric:
+            return False
+        match = re.fullmatch(STORE_ADDRESS, counted.metric["instance"])
+        if match is None or _is_generic(match[1], exporter):
+            return False
+        addresses.setdefault(counted.metric.get("job", ""), []).append(match[1])
+    names = [name for job_names in addresses.values() for name in job_names]
+    if len(set(names)) < len(names):
+        return False
+    is_shared = any(len(job_names) > 1 for job_names in addresses.values())
+    return is_shared or any(_is_generic(job, exporter) for job in addresses)
+
+
+def _is_generic(name: str, exporter: str) -> bool:
+    """Whether the name is only that of the technology, or of its exporter."""
+    name = name.rpartition("/")[2].lower()
+    technology = re.split(r"[_ (]", exporter.lower())[0]
+    return name == "localhost" or bool(
+        re.fullmatch(rf"(prom\w*-)?{technology}\w*([-_](exporter|metrics|server|db))*", name)
+    )
 
 
 def _unasked(metric: ExporterMetric) -> ExporterAnswer:

@@ -12,8 +12,8 @@ from tests.analysis.cases import START, at, write_case
 HOUR = 60
 
 
-@pytest.mark.parametrize(("hours_waited", "rides"), [(18, True), (30, False)])
-def test_a_merge_waits_about_a_day_for_a_deploy(
+@pytest.mark.parametrize(("hours_waited", "rides"), [(18, True), (24, True), (25, False)])
+def test_a_merge_waits_a_day_for_a_deploy(
     tmp_path: Path, hours_waited: float, *, rides: bool
 ) -> None:
     changes = [

@@ -18,19 +18,23 @@ from faultline.analysis.analyzers import (
     Analyzer,
     analyzers,
     cause_kinds,
+    fault_kind,
     fault_kinds,
     fault_of,
     finding_kind,
+    phrase_of,
 )
 from faultline.analysis.case.folder import Case, read_case, read_diagnosis, write_json
 from faultline.analysis.diagnosis import diagnose
-from faultline.analysis.kinds.fault_kinds import CauseKind, FaultKind
+from faultline.analysis.kinds.fault_kinds import OTHER, CauseKind, FaultKind
 from faultline.analysis.kinds.finding_details import (
     ChangeDetails,
     FindingDetails,
     LogLineDetails,
     MetricShiftDetails,
     TraceDetails,
+    change_finding,
+    changes_named,
 )
 from faultline.analysis.kinds.finding_kinds import FindingKind, declare, declared
 from faultline.analysis.metrics import series as gs
@@ -195,6 +199,16 @@ def test_a_fault_of_its_own_name_is_a_cause_of_that_name() -> None:
     assert fault.as_cause == CauseKind("lost_spans", "loses spans", "Look at {subject} first.")
 
 
+def test_a_fault_that_an_analyzer_declares_itself_is_looked_up_by_its_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    fault = FaultKind("lost_spans", weight=0.5, phrase="loses spans")
+    monkeypatch.setattr("faultline.analysis.analyzers.fault_kinds", lambda: {fault.name: fault})
+    assert fault_kind("lost_spans") == fault
+    assert phrase_of("lost_spans") == "loses spans"
+    assert fault_kind("of nobody") == OTHER
+
+
 OLD: dict[str, JsonValue] = {
     "class": "latency",
     "direction": "up",
@@ -262,3 +276,23 @@ def test_only_what_a_line_has_is_written() -> None:
         "example": "a 1",
     }
     assert FindingDetails().written() == {}
+
+
+def test_a_change_is_looked_up_by_the_id_that_its_finding_names() -> None:
+    def about(identity: str, change: str) -> Finding:
+        return Finding(
+            id=identity,
+            kind="change_near",
+            subject="web",
+            strength=0.5,
+            sentence="?",
+            details={"change": change},
+        )
+
+    findings = [about("F1", ""), about("F2", "v1"), about("F3", "v2"), about("F4", "v2")]
+    findings.append(Finding(id="F5", kind="log_new", subject="web", strength=0.5, sentence="?"))
+    assert changes_named(findings) == {"v1", "v2"}
+    second = change_finding(findings, "v2")
+    assert second is not None
+    assert second.id == "F3"
+    assert change_finding(findings, "v3") is None

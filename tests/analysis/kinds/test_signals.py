@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from faultline.analysis.kinds.place_names import same_place_labels
 from faultline.analysis.kinds.signals import SignalClass, classify, is_bad
 
 
@@ -46,3 +47,12 @@ def test_less_availability_is_bad_and_less_latency_is_not() -> None:
     assert is_bad(SignalClass.LATENCY, "up")
     assert not is_bad(SignalClass.LATENCY, "down")
     assert is_bad(SignalClass.TRAFFIC, "down")
+
+
+@pytest.mark.parametrize(
+    ("label", "same"),
+    [("env", "deployment.environment"), ("kube_cluster_name", "cluster"), ("aws_region", "region")],
+)
+def test_labels_of_vendors_that_say_the_same_belong_together(label: str, same: str) -> None:
+    assert {label, same} <= set(same_place_labels(label))
+    assert same_place_labels("pod") == ("pod",)

@@ -79,6 +79,12 @@ def test_a_healthy_recorded_job_is_no_cause(shared: Path, tmp_path: Path, scenar
     assert [f.kind for f in training_findings(case)] == ["training_healthy"]
 
 
+def test_each_fault_of_training_is_the_jobs_own() -> None:
+    assert {(fault.inherent, fault.training) for fault in TRAINING_CAUSES.values()} == {
+        (True, True)
+    }
+
+
 def test_several_ranks_are_accused_by_number_and_not_their_job() -> None:
     said = (
         "ranks 9 and 14 have not joined collectives that 14 ranks wait in: rank 9 is missing "

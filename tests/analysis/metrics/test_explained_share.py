@@ -4,7 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from faultline.analysis.metrics.explained_share import calls_per_request, explained_share, measured
+from faultline.analysis.metrics.explained_share import (
+    calls_per_request,
+    explained_share,
+    measured,
+    slower_by,
+)
+from faultline.analysis.vocabulary import Finding
 from tests.analysis.cases import series, write_case
 
 
@@ -38,3 +44,27 @@ def test_calls_per_request_are_bounded_and_assumed_where_unmeasured(tmp_path: Pa
     assert calls_per_request("log", "api", known) == 20
     assert calls_per_request("api", "db", known) == 1
     assert calls_per_request("cache", "api", known) == 3
+
+
+@pytest.mark.parametrize(
+    ("signal", "signal_class", "direction", "rises"),
+    [
+        ("latency_p99_ms", "latency", "up", {"latency_p99_ms": 300.0}),
+        ("latency_p99_ms", "latency", "down", {}),
+        ("error_count", "errors", "up", {}),
+    ],
+)
+def test_a_rise_is_that_of_a_latency_from_its_baseline(
+    signal: str, signal_class: str, direction: str, rises: dict[str, float]
+) -> None:
+    finding = Finding(
+        id="F1",
+        kind="metric_shift",
+        subject="web",
+        signal=signal,
+        strength=0.9,
+        sentence="?",
+        numbers={"baseline": 100.0, "incident": 400.0},
+        details={"direction": direction, "class": signal_class},
+    )
+    assert slower_by([finding]) == rises

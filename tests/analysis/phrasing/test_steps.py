@@ -104,6 +104,20 @@ def test_what_a_state_names_is_said_in_cause_and_step(
     assert step_about(found) == step
 
 
+@pytest.mark.parametrize(
+    ("subject", "short"),
+    [
+        ("ip-10-0-3", "node ip-10-0-3 is not ready"),
+        ("node-04", "node-04 is not ready"),
+        ("Node7", "Node7 is not ready"),
+        ("nodes", "node nodes is not ready"),
+    ],
+)
+def test_a_node_is_said_to_be_one_unless_its_name_says_so(subject: str, short: str) -> None:
+    found = state("node_not_ready", "node_state", f"Node {subject}", "?")
+    assert str(statement(found.model_copy(update={"subject": subject})).short()) == short
+
+
 @pytest.mark.parametrize(("running", "down"), [("0", True), ("1", False)])
 def test_a_service_is_down_without_any_instance(running: str, *, down: bool) -> None:
     found = state("replicas_missing", "placing_state", "Deployment shop/web", "?", value=running,

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from faultline.analysis.case.folder import Case
+from faultline.analysis.kinds.finding_details import StateFactDetails
 from faultline.analysis.metrics.alert_history import FLAPPING, STOPPED, USUAL, alert_history
 from faultline.analysis.metrics.recovery import KIND as RECOVERED
 from faultline.analysis.metrics.recovery import AlertState, alert_state
@@ -337,3 +339,39 @@ def test_a_server_that_is_away_is_told_once(tmp_path: Path) -> None:
         "(circuit open). Next attempt in 19 s. Check that datadog can be reached, and ask again."
     )
     assert sum("datadog" in one for one in said) == 1
+
+
+@pytest.mark.parametrize(
+    ("subject", "minute", "is_incident"),
+    [("web", 5, True), ("web", -40, False), ("batch", 5, False)],
+)
+def test_an_alert_that_comes_whenever_an_instance_ends_badly_is_no_noise(
+    subject: str, minute: int, is_incident: bool, tmp_path: Path
+) -> None:
+    rows = peaks(20, 900, lasting=4)
+    queried = [
+        {
+            "time": row["time"],
+            "series": "{}",
+            "is_true": float(row["value"] > 500),
+            "value": row["value"],
+            "comparison": ">",
+            "threshold": 500.0,
+        }
+        for row in rows
+    ]
+    edges = [{"caller": "web", "callee": "api"}]
+    case = write_case(tmp_path, alert=ALERT, metrics=rows, alert_query=queried, topology=edges)
+    ended = Finding(
+        id="F9",
+        kind="end_state",
+        subject=subject,
+        onset=datetime.fromisoformat(at(minute)),
+        strength=1.0,
+        sentence="It was killed.",
+        details=StateFactDetails(bad=True, fact="killed_for_memory"),
+    )
+    findings = [*findings_of(case), ended]
+    killed = CAUSE.model_copy(update={"subject": subject, "findings": ("F9",)})
+    verdict = conclude(case, [killed], findings, alert_state(case, findings), 0.9).verdict
+    assert (verdict is Verdict.CAUSE_FOUND) is is_incident

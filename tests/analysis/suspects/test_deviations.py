@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +18,7 @@ from faultline.analysis.suspects.deviations import (
     deviations,
     usual_height,
 )
-from tests.analysis.cases import series, write_case
+from tests.analysis.cases import at, series, write_case
 
 MINUTE = 60_000_000_000
 
@@ -89,3 +91,23 @@ def test_failures_are_a_share_where_requests_were_counted_nearly_always(
     rows = asked + series("web", "errors", 0, 5, noise=0)
     found = {one.signal: one for one in deviations(write_case(tmp_path, metrics=rows))}
     assert (float(found["errors"].values.max()) < 1) is is_share
+
+
+@pytest.mark.parametrize(("began", "canary_out"), [(10, {"canary": True}), (29, {})])
+def test_a_part_that_began_in_the_incident_is_held_against_its_siblings(
+    began: int, canary_out: dict[str, bool], tmp_path: Path
+) -> None:
+    rows = []
+    for pod in ("a", "b"):
+        old = series("web", "error_ratio", 0.01, 0.01)
+        rows += [{**row, "labels": json.dumps({"pod": pod})} for row in old]
+    canary = series("web", "error_ratio", 0.5, 0.5)
+    first = datetime.fromisoformat(at(began))
+    for row in canary:
+        if datetime.fromisoformat(row["time"]) >= first:
+            rows.append({**row, "labels": json.dumps({"pod": "canary"})})
+    out = {}
+    for deviation in deviations(write_case(tmp_path, metrics=rows)):
+        out[deviation.labels["pod"]] = deviation.excess > 1
+    # In its first two minutes it says nothing.
+    assert out == {"a": False, "b": False} | canary_out

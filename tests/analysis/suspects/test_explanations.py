@@ -23,6 +23,11 @@ def ranked(folder: Path, metrics: list[dict[str, object]], **given: object) -> l
     return weigh_suspects(findings, read_topology(case), case.alert)
 
 
+def score_of(subject: str, suspects: list[Suspect]) -> float:
+    (score,) = [suspect.score for suspect in suspects if suspect.subject == subject]
+    return score
+
+
 def test_the_service_at_the_end_of_the_chain_of_symptoms_comes_first(tmp_path: Path) -> None:
     rows = series("web", "latency_ms", 100, 900) + series("api", "latency_ms", 60, 800)
     first, *_ = found = ranked(tmp_path, rows + series("db", "latency_ms", 10, 90))
@@ -46,6 +51,29 @@ def test_a_surge_of_traffic_is_laid_to_the_service_it_came_in_by(tmp_path: Path)
     assert (
         ranked(tmp_path, rows, alert={"service": "web", "signal": "latency_ms"})[0].subject == "web"
     )
+
+
+def test_what_a_store_runs_out_of_while_its_cache_misses_is_no_fault_of_the_store(
+    tmp_path: Path,
+) -> None:
+    rows = series("api", "latency_ms", 60, 800) + series("db", "cpu_percent", 20, 95)
+    misses = series("cache", "hit_ratio", 0.92, 0.1)
+    edges = [*CHAIN, {"caller": "api", "callee": "cache"}]
+    alone, beside = (
+        {
+            suspect.subject: suspect.score
+            for suspect in ranked(tmp_path / name, more, topology=edges)
+        }
+        for name, more in (("alone", rows), ("beside", rows + misses))
+    )
+    assert beside["db"] < 0.8 * alone["db"]
+
+
+def test_load_comes_from_several_calls_above(tmp_path: Path) -> None:
+    rows = series("api", "latency_ms", 60, 800) + series("db", "cpu_percent", 20, 95)
+    surge = series("web", "requests_per_sec", 100, 600)
+    alone, loaded = ranked(tmp_path / "alone", rows), ranked(tmp_path / "loaded", rows + surge)
+    assert score_of("db", loaded) < 0.8 * score_of("db", alone)
 
 
 def test_a_callee_whose_trouble_began_later_does_not_explain_the_caller(tmp_path: Path) -> None:

@@ -3,8 +3,12 @@ from __future__ import annotations
 import pytest
 
 from faultline.analysis.wording.names import (
+    call_of,
     change_name,
+    counted_name,
+    is_plural,
     operation_name,
+    operation_of,
     signal_name,
     step_name,
     subject_name,
@@ -26,6 +30,17 @@ from faultline.analysis.wording.names import (
         ("envelopes_flushed_per_min", "envelopes flushed"),
         ("step_time_ms", "time per step"),
         ("node_memory_MemAvailable_bytes", "node memory mem available"),
+        ("latency_p999", "p99.9 latency"),
+        ("http_request_duration_seconds_sum", "time spent on requests"),
+        ("free_memory_bytes", "free memory"),
+        ("redis_latency_p99", "Redis latency"),
+        ("redis_stats_memory", "Redis memory use"),
+        ("hystrix_redis_latency", "hystrix redis latency"),
+        ("redis_commands", "redis commands"),
+        # Two letters tell nothing unless they are a known abbreviation.
+        ("ab_latency_ms", "latency"),
+        ("abc_latency_ms", "abc latency"),
+        ("io_wait", "IO wait"),
     ],
 )
 def test_a_signal_is_named_in_words(signal: str, said: str) -> None:
@@ -39,6 +54,10 @@ def test_a_signal_is_named_in_words(signal: str, said: str) -> None:
         ("updater_AWS::Lambda::Function", "updater (Lambda Function)"),
         ("db.example.com_Database::SQL", "db.example.com (Database SQL)"),
         ("ts_auth_service", "ts_auth_service"),
+        ("namespace/shop", "namespace shop"),
+        ("train/gpu 3", "GPU 3 of train"),
+        ("train/rank 3", "rank 3 of train"),
+        ("a" * 80, "a" * 80),
     ],
 )
 def test_what_a_vendor_adds_stands_in_parentheses(subject: str, said: str) -> None:
@@ -48,6 +67,43 @@ def test_what_a_vendor_adds_stands_in_parentheses(subject: str, said: str) -> No
 def test_an_operation_is_named_by_its_method_or_route() -> None:
     assert operation_name("hipstershop.CheckoutService/PlaceOrder") == "PlaceOrder"
     assert operation_name("GET /orders/{id}") == "GET /orders/{id}"
+
+
+@pytest.mark.parametrize(
+    ("operation", "said"),
+    [("web/Get", "Get"), ("GET /x", "GET /x"), ("web.Handle", ""), ("handler", ""), ("web", "")],
+)
+def test_an_operation_beside_its_service_does_not_repeat_it(operation: str, said: str) -> None:
+    assert operation_of("web", operation) == said
+    assert call_of(f"call to web {operation}") == ("web", said)
+    assert call_of(operation) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("error rate", "errors"),
+        ("rate of 5xx responses", "5xx responses"),
+        ("restarts", "restarts"),
+    ],
+)
+def test_a_count_is_no_rate(name: str, said: str) -> None:
+    assert counted_name(name) == said
+
+
+@pytest.mark.parametrize(
+    ("name", "plural"),
+    [
+        ("restarts", True),
+        ("connections in use", True),
+        ("queue length", False),
+        ("rate of errors", False),
+        ("disk access", False),
+        ("status", False),
+    ],
+)
+def test_a_plural_ends_in_s_but_not_every_such_word_is_one(name: str, *, plural: bool) -> None:
+    assert is_plural(name) is plural
 
 
 @pytest.mark.parametrize(

@@ -66,3 +66,20 @@ def test_a_label_that_misroutes_comes_with_its_rule(
         assert "labels: {" not in change or change in to_markdown(view).replace("\\", "")
     right = answer_view(alert(labels={"service": "ledger"}), NOTHING, None)
     assert not right.routing
+
+
+@pytest.mark.parametrize(
+    ("headline", "state", "rest"),
+    [
+        ("Over: ledger was slow", "Over", "ledger was slow"),
+        ("No active incident: ledger is calm", "No active incident", "ledger is calm"),
+        ("No active incident", "Not enough evidence", "No active incident"),
+        ("ledger: 5 % of requests fail", "Not enough evidence", "ledger: 5 % of requests fail"),
+    ],
+)
+def test_a_state_that_begins_the_headline_is_said_once(
+    headline: str, state: str, rest: str
+) -> None:
+    report = BY_A_MODEL.model_copy(update={"headline": headline})
+    lines = answer_lines(answer_view(alert(), NOTHING, report), page_url="https://bot/1")
+    assert (lines.state, lines.headline) == (state, rest)

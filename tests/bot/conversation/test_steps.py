@@ -304,6 +304,7 @@ def test_a_further_investigation_is_started_once_with_its_scope(
     assert scope.window.end - scope.window.start == timedelta(hours=6)
     assert fresh[0].reply_to == ReplyTo(PUBLIC, thread)
     assert fresh[0].id in talk.said(question)
+    assert f"A follow-up of {parent}; I'll answer in this thread" in talk.said(question)
 
 
 def test_a_thread_may_ask_for_as_many_further_investigations_as_its_limit_says(

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,15 @@ def test_a_group_with_ranks_that_have_no_trace_is_said_to_be_partial(tmp_path: P
     assert [(g.description, g.size, g.ranks) for g in matched.partial_groups] == [
         ("default_pg", 128, None)
     ]
+
+
+def test_a_group_without_a_size_is_the_largest_world_that_a_rank_knows(tmp_path: Path) -> None:
+    members = {"Process Group Name": "0", "Process Group Description": "default_pg"}
+    traces = [[nccl("AllReduce", 10.0 + rank, 30.0, 1, Seq=4, **members)] for rank in range(2)]
+    first, second = summaries_of(tmp_path, traces)
+    assert matched_collectives([first, second]).partial_groups == ()
+    (partial,) = matched_collectives([first, replace(second, world_size=3)]).partial_groups
+    assert partial.description == "default_pg"
 
 
 def test_sends_and_receives_are_not_matched(tmp_path: Path) -> None:

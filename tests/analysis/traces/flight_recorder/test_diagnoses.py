@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -138,6 +139,31 @@ def test_a_rank_that_dies_of_another_ones_mismatch_stands_behind_it(tmp_path: Pa
     assert "rank 0 ended (ValueError)" in first.statement
     assert "dead_rank" not in [d.rule for d in others]
     assert first.numbers["rank"] == 3
+
+
+@pytest.mark.parametrize(
+    ("calls", "statement"),
+    [
+        (
+            {1: {"op": "reduce"}, 4: {"op": "broadcast"}},
+            "ranks 1 and 4 call reduce at collective 6 of default_pg, where 3 ranks call "
+            "all_reduce",
+        ),
+        (
+            {4: {"size": (8000,)}},
+            "rank 4 has 8000 elements at collective 6 of default_pg, where 4 ranks have",
+        ),
+        ({0: {"dtype": "Half"}}, "rank 0 has Half/Half at collective 6 of default_pg, where"),
+    ],
+)
+def test_a_mismatch_says_what_the_first_odd_rank_and_what_the_others_call(
+    tmp_path: Path, calls: dict[int, dict[str, Any]], statement: str
+) -> None:
+    job = world(5)
+    for rank in job:
+        rank.calls("0", 5).call("0", pending=True, **calls.get(rank.rank, {}))
+    write_pickles(tmp_path, job)
+    assert _said(tmp_path)[0].statement.startswith(statement)
 
 
 def test_a_rank_that_is_only_silent_is_not_accused_beside_a_culprit(tmp_path: Path) -> None:

@@ -103,6 +103,19 @@ def test_a_graph_is_one_launch_of_many_kernels(tmp_path: Path) -> None:
     assert (summary.kind, summary.count, summary.works) == ("graph", 1, 4)
 
 
+def test_works_are_counted_with_the_call_that_launched_them(tmp_path: Path) -> None:
+    events = []
+    for number, works in enumerate((1, 3, 2)):
+        events.append(launch(100 * number, 10, number + 1, "cudaGraphLaunch"))
+        for work in range(works):
+            at = 100 * number + 20 + 10 * work
+            events.append(kernel(f"k{number}{work}", at, 5, correlation=number + 1))
+    stats = launch_stats(trace_of(tmp_path, *events))
+    assert stats.work_count.tolist() == [1, 3, 2]
+    assert stats.work_ns.tolist() == [5_000, 15_000, 10_000]
+    assert stats.delay_ns.tolist() == [10_000] * 3
+
+
 def test_what_the_capture_cut_off_is_counted(tmp_path: Path) -> None:
     trace = trace_of(
         tmp_path,

@@ -228,3 +228,18 @@ def test_a_damaged_trace_is_read_or_refused(data: st.DataObject) -> None:
     assert (trace.dur >= 0).all()
     assert len(device_work(trace)) <= len(trace)
     steps_of(trace)
+
+
+@pytest.mark.parametrize(("named", "stream"), [(0, 0), (3, 3), (1 << 30, 7), (None, 7)])
+def test_a_kernel_is_on_the_stream_that_it_names_else_on_that_of_its_track(
+    tmp_path: Path, named: int | None, stream: int
+) -> None:
+    annotation: Message = [(4, [[(10, "stream"), (3, named)]])] if named is not None else []
+    begin: Message = [(9, BEGIN), (11, 1), (22, "kernel"), (23, "gemm"), *annotation]
+    packets: list[Message] = [
+        [(10, 1), (60, [[(1, 1), (2, "GPU 0 STREAM 7")]])],
+        [(8, 10), (10, 1), (11, [begin])],
+        event(20, END),
+    ]
+    trace = read(tmp_path, message([(1, packets)]))
+    assert trace.stream.tolist() == [stream]

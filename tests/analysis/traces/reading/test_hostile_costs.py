@@ -70,3 +70,24 @@ def test_what_a_file_is_takes_no_time_to_tell(begins: bytes, goes_on: bytes) -> 
     began = time.process_time()
     kind_of(Path("rank0.jsonl"), head)
     assert time.process_time() - began < 1
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        b'{"ph":"X","name":"a" "ts":1,"dur":1}',
+        # Deeper than a reader of JSON goes.
+        b'{"ph":"X","name":"a","args":' + b"[" * 5_000 + b"]" * 5_000 + b"}",
+    ],
+)
+def test_a_file_of_unreadable_events_is_given_up_after_a_while(
+    monkeypatch: pytest.MonkeyPatch, event: bytes
+) -> None:
+    monkeypatch.setattr("faultline.analysis.traces.reading.event_scanner.MAX_WASTED_BYTES", 20_000)
+    events = [ONE, *[event] * 30, ONE]
+    trace = read_trace_stream("t.json", [b"[" + b",".join(events) + b"]"])
+    assert len(trace) == 1
+    assert trace.dropped["rest of the file: too many unreadable events"] == 1
+    few = read_trace_stream("t.json", [b"[" + b",".join([ONE, event, ONE]) + b"]"])
+    assert len(few) == 2
+    assert "rest of the file: too many unreadable events" not in few.dropped

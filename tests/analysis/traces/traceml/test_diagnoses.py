@@ -66,11 +66,16 @@ def test_a_single_pause_makes_no_straggler(tmp_path: Path) -> None:
     assert accused(tmp_path) == []
 
 
-def test_one_step_is_too_few(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("steps", "rules"), [(1, []), (2, ["straggler", "dataloader_stall"])])
+def test_one_step_is_too_few(tmp_path: Path, steps: int, rules: list[str]) -> None:
+    slow, waiting = tmp_path / "slow", tmp_path / "waiting"
     write_telemetry(
-        tmp_path / "telemetry", lambda rank, step: usual(10 if rank == 1 else 90), steps=1
+        slow / "telemetry", lambda rank, step: usual(10 if rank == 1 else 90), steps=steps
     )
-    assert accused(tmp_path) == []
+    write_telemetry(
+        waiting / "telemetry", lambda rank, step: usual(dataloader_next=60.0), steps=steps
+    )
+    assert [rule for folder in (slow, waiting) for rule, _, _ in accused(folder)] == rules
 
 
 def test_few_steps_and_sharded_models_only_warn(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ import pytest
 from faultline.analysis.requests.topology import topology_of
 from faultline.analysis.vocabulary import Assertion, Gap, Verdict
 from faultline.bot.answer.asserted.ground import Ground, Refused
+from faultline.bot.answer.asserted.measurements import direction
 from faultline.bot.answer.asserted.relations import RELATIONS, described, worded
 from tests.bot.answer.writer.diagnoses import ALERT, DIAGNOSIS, finding
 
@@ -60,6 +61,26 @@ def test_what_a_finding_says_is_worded_from_the_finding() -> None:
     assert said("rose", "F1") == said("shows", "F1")
     assert "fell from 110 to 20" in said("fell", "F4")
     assert said("shows", "F1", subjects=("CheckoutService",)) == said("shows", "F1")
+
+
+@pytest.mark.parametrize(
+    ("fields", "way"),
+    [
+        ({"numbers": {"baseline": 100.0, "incident": 98.0}}, None),
+        ({"numbers": {"baseline": 100.0, "incident": 97.9}}, "down"),
+        ({"numbers": {"baseline": 98.0, "incident": 100.0}}, None),
+        ({"numbers": {"baseline_ms": 97.9, "incident_ms": 100.0}}, "up"),
+        ({"numbers": {"baseline": 100.0, "incident_ms": 900.0}}, None),
+        ({"numbers": {"baseline": 9.0, "incident": 1.0}, "details": {"direction": "up"}}, "up"),
+        ({"kind": "log_new"}, "up"),
+        ({"kind": "log_vanished"}, "down"),
+    ],
+)
+def test_a_move_of_more_than_a_fiftieth_has_a_direction(
+    fields: dict[str, Any], way: str | None
+) -> None:
+    values: dict[str, Any] = {"kind": "span_errors", "signal": None, "details": {}, **fields}
+    assert direction(finding("F8", "cartservice", "?", **values)) == way
 
 
 def test_a_wrong_direction_subject_or_id_is_refused() -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -234,6 +235,23 @@ def test_an_agent_gets_the_diff_and_the_place(case: Path) -> None:
     assert "## Evidence for it" in text
     assert "Write a test that fails as the incident did" in text
     assert json_bytes(answered.diagnosis) == json_bytes(read_answered(case).diagnosis)
+
+
+def test_an_agent_learns_what_is_missing_of_the_change(case: Path) -> None:
+    answered = read_answered(case)
+    (cause, *_) = answered.diagnosis.causes
+    assert cause.change is not None
+
+    def section(causes: tuple[Cause, ...]) -> str:
+        diagnosis = answered.diagnosis.model_copy(update={"causes": causes})
+        return hand_off(replace(answered, diagnosis=diagnosis))
+
+    assert "No change is suspected" not in section((cause,))
+    assert "No change is suspected" in section(())
+    assert "No change is suspected" in section((cause.model_copy(update={"change": None}),))
+    lost = section((cause.model_copy(update={"change": "gone"}),))
+    assert "id: gone" in lost
+    assert "Its content was not collected." in lost
 
 
 def test_the_command_writes_a_file_or_prints_and_says_what_cannot_be_read(

@@ -15,13 +15,14 @@ import pytest
 from faultline.analysis.case.folder import Case, read_case
 from faultline.analysis.case.tables import write_table
 from faultline.analysis.diagnosis import diagnose
-from faultline.analysis.vocabulary import Diagnosis, Verdict
+from faultline.analysis.vocabulary import Diagnosis, Finding, Verdict
 from faultline.bot.answer.pictures.chart_data import (
     DecisiveChart,
     decisive_chart_of,
     finding_chart_of,
 )
 from faultline.bot.answer.pictures.chart_svg import chart_svg, value_axis
+from faultline.bot.answer.pictures.decisive_signal import decisive_finding
 from tests.bot.answer.pictures.incidents import (
     ALERT_AT,
     BASELINE,
@@ -31,6 +32,7 @@ from tests.bot.answer.pictures.incidents import (
     ONSET,
     Course,
     a_case,
+    cause,
     diagnosis,
     slower,
     step,
@@ -191,6 +193,42 @@ def test_a_suspect_is_called_suspected(tmp_path: Path) -> None:
     chart = chart_of(a_case(tmp_path), diagnosis(verdict=Verdict.INSUFFICIENT_EVIDENCE))
     assert titles(chart)[0][0] == "candidate"
     assert any("(suspected)" in words for words in texts(chart))
+
+
+def test_the_decisive_finding_is_the_causes_signal_then_a_metric_then_the_strongest() -> None:
+    def seen(identity: str, table: str, signal: str, strength: float) -> Finding:
+        return FINDINGS[1].model_copy(
+            update={
+                "id": identity,
+                "series": {"table": table},
+                "signal": signal,
+                "strength": strength,
+            }
+        )
+
+    metric = seen("F5", "metrics", "cpu_percent", 0.5)
+    stronger = seen("F6", "metrics", "memory_percent", 0.6)
+    span = seen("F7", "spans", "latency_p99_ms", 0.7)
+    of_the_cause = seen("F8", "spans", "pool_wait_ms", 0.1)
+    line = seen("F9", "logs", "pool_wait_ms", 0.9)
+    undrawn = seen("F10", "states", "pool_wait_ms", 1.0)
+
+    def decisive(*findings: Finding) -> str | None:
+        named = BY_PAYMENTS.model_copy(
+            update={"signal": "pool_wait_ms", "findings": tuple(one.id for one in findings)}
+        )
+        finding = decisive_finding(diagnosis(findings=findings, causes=(named,)))
+        return finding.id if finding is not None else None
+
+    assert decisive(metric, stronger, span, line, undrawn) == "F6"
+    assert decisive(metric, stronger, span, of_the_cause, line) == "F8"
+    assert decisive(span, line) == "F9"
+    assert decisive(undrawn) is None
+    second = BY_PAYMENTS.model_copy(update={"rank": 2, "findings": ("F7",)})
+    two = diagnosis(findings=(metric, span), causes=(second, cause(1, "payments", "F5")))
+    assert decisive_finding(two) == metric
+    uncaused = diagnosis(causes=())
+    assert decisive_finding(uncaused) == FINDINGS[0], "that of the impact"
 
 
 def test_a_case_without_the_series_has_no_chart(tmp_path: Path) -> None:

@@ -174,3 +174,28 @@ def test_hostile_names_are_text_and_nothing_else(width: int) -> None:
         assert not [key for key in one.attrib if key.startswith("on") or key == "style"]
     assert len(drawn) < 6000
     assert not re.search("[\x00\u202e]", drawn)
+
+
+@pytest.mark.parametrize(
+    ("count", "width", "across"),
+    [(2, 640, True), (5, 640, True), (6, 640, False), (2, 500, True), (2, 499, False)],
+)
+def test_a_short_chain_of_calls_runs_from_left_to_right_in_a_wide_picture(
+    count: int, width: int, *, across: bool
+) -> None:
+    layout = laid_out(a_map({(n, n + 1) for n in range(count - 1)}, count), width)
+    by_place = sorted(layout.boxes, key=lambda placed: placed.x)
+    assert all(one.x + one.width <= other.x for one, other in pairwise(by_place)) is across
+
+
+@pytest.mark.parametrize(("callees", "across"), [(8, True), (9, False)])
+def test_a_column_holds_no_more_boxes_than_a_screen(callees: int, *, across: bool) -> None:
+    layout = laid_out(a_map({(0, n + 1) for n in range(callees)}, callees + 1), 640)
+    caller = next(placed for placed in layout.boxes if placed.box.service == "x0")
+    others = [placed for placed in layout.boxes if placed is not caller]
+    assert all(placed.x >= caller.x + caller.width for placed in others) is across
+
+
+def test_boxes_without_calls_stand_side_by_side() -> None:
+    boxes = sorted(laid_out(a_map(set(), 3), 640).boxes, key=lambda placed: placed.x)
+    assert all(one.x + one.width <= other.x for one, other in pairwise(boxes))

@@ -143,6 +143,14 @@ def test_no_text_of_a_model_notifies_or_renders(text: str, reason: str, section:
     assert "AKIA" not in report.dropped[0]
 
 
+def test_a_second_opinion_has_the_reasons_of_its_sentence() -> None:
+    sentence = INFERRED.model_copy(update={"section": Section.SECOND_OPINION})
+    opinion = SecondOpinion(subject="cartservice", findings=("F1",), text=sentence.text)
+    report = kept(SLOW, sentence, second_opinion=opinion)
+    assert report.second_opinion == opinion.model_copy(update={"findings": sentence.findings})
+    assert kept(SLOW, sentence).second_opinion is None
+
+
 def test_an_inference_that_says_it_were_asserted_is_still_an_inference() -> None:
     disguised = INFERRED.model_copy(update={"asserted": SLOW.asserted})
     assert kept(SLOW, disguised).claims == (SLOW, INFERRED)

@@ -10,7 +10,7 @@ from faultline.analysis.vocabulary import Diagnosis, Finding, Section
 from faultline.bot.answer.writer.built_in import word
 from faultline.bot.answer.writer.headline import without_the_only_place
 from faultline.bot.answer.writer.story import began, change_by_title
-from tests.bot.answer.writer.test_story import ALERT, FAILS, WEB, diagnosis, found, shift
+from tests.bot.answer.writer.test_story import ALERT, FAILS, WEB, diagnosis, found, line, shift
 
 
 def change(title: str, kind: str = "deploy", found_as: str = "change_near") -> Finding:
@@ -103,3 +103,22 @@ def test_a_change_near_a_suspect_is_told_of_though_it_is_not_blamed() -> None:
     cause = not_blamed.causes[0].model_copy(update={"change": "CE7"})
     blamed = not_blamed.model_copy(update={"causes": (cause,)})
     assert sentence not in texts(blamed, Section.UNSURE)
+
+
+@pytest.mark.parametrize("witness", ["calls", "line", "none"])
+@pytest.mark.parametrize(("confidence", "is_near"), [(0.15, True), (0.14, False)])
+def test_the_caller_whose_calls_fail_may_be_the_cause_where_it_is_nearly_as_likely(
+    witness: str, confidence: float, *, is_near: bool
+) -> None:
+    busy = shift("F2", "bank", "cpu_percent", "cpu", 30, 97)
+    witnesses = {
+        "calls": found("F3", "bank", kind="calls_into", details={"callers": ["web"], "lines": 9}),
+        "line": line("F3", "web", "cannot reach bank", names="bank"),
+        "none": line("F3", "web", "cannot reach it"),
+    }
+    told = diagnosis([("bank", ["F2"]), ("web", ["F1"])], WEB, busy, witnesses[witness])
+    first, second = told.causes
+    second = second.model_copy(update={"confidence": confidence})
+    said = texts(told.model_copy(update={"causes": (first, second)}), Section.UNSURE)
+    expected = is_near and witness != "none"
+    assert any("It could also be web itself" in text for text in said) is expected

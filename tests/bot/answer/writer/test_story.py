@@ -238,3 +238,22 @@ def test_where_nothing_is_wrong_the_step_names_the_top_of_the_usual_range(
     )  # fmt: skip
     told = diagnosis([], calm, verdict=Verdict.NO_ACTIVE_INCIDENT, confidence=0.75)
     assert [step.text for step in word(told, ALERT).next_steps] == steps
+
+
+def test_which_part_of_the_culprit_is_worse_is_said_where_the_others_are_fine() -> None:
+    part = found(
+        "F2", "web", kind="part_contrast", signal="error_ratio",
+        details={"bad": True, "part_kind": "pod", "parts": ["web-7-x2"], "parts_known": 3},
+    )  # fmt: skip
+    answer = word(diagnosis([("web", ["F1", "F2"])], found("F1", "web", **FAILS), part), ALERT)
+    assert answer.headline.endswith("and only in pod web-7-x2: the other 2 are as before.")
+    behind = word(
+        diagnosis(
+            [("api", ["F3", "F4"])],
+            found("F1", "web", **FAILS),
+            found("F3", "api", **FAILS),
+            part.model_copy(update={"id": "F4", "subject": "api"}),
+        ),
+        ALERT,
+    )
+    assert "; the trouble sits in pod web-7-x2 of api" in behind.headline

@@ -8,7 +8,7 @@ import re
 from rich.console import Console
 
 from faultline.bot.answer.targets.slack.message import SlackMessage, final_message
-from faultline.bot.answer.targets.slack.pictures import to_html
+from faultline.bot.answer.targets.slack.pictures import to_html, view_to_html
 from faultline.bot.answer.targets.slack.preview import to_terminal
 from faultline.bot.answer.view import answer_view
 from tests.bot.answer.targets.answers import (
@@ -77,3 +77,18 @@ def test_a_message_of_text_alone_is_shown_too() -> None:
     message = SlackMessage("a &lt; b", ())
     assert "a < b" in printed(message)
     assert "a &lt; b" in to_html(message)
+
+
+def test_a_form_shows_the_buttons_that_it_has_and_a_home_tab_none() -> None:
+    words = {kind: {"type": "plain_text", "text": kind.title()} for kind in ("title", "close")}
+    form = {"type": "modal", "blocks": [], **words}
+    page = view_to_html(form)
+    assert '<span class="button">Close</span>' in page
+    assert "button go" not in page
+    submit = {"type": "plain_text", "text": "Send & go"}
+    assert '<span class="button go">Send &amp; go</span>' in view_to_html(
+        {**form, "submit": submit}
+    )
+    home = view_to_html({**form, "type": "home", "submit": submit})
+    assert '<div class="tabs">' in home
+    assert 'class="button' not in home
