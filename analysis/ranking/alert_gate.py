@@ -31,6 +31,8 @@ AGREES = 0.5
 LEAST_QUIET = 3
 """Half-overlapping windows. The default windows, two hours before an incident of half an hour, give
 three to six."""
+LEAST_QUIET_OF_DOORS = 8
+"""Of several front doors any may be out by chance, so each needs more of its past."""
 
 
 USER_FACING = frozenset({SignalClass.LATENCY}) | FAILING
@@ -92,7 +94,11 @@ def _any_front_door_out(observation: Observed) -> bool:
             continue
         # A service without any known call may stand anywhere, so it is no front door.
         is_door = bool(observation.graph.callees(deviation.service))
-        if is_door and deviation.quiet_windows >= LEAST_QUIET and deviation.excess >= CLEARLY_OUT:
+        if (
+            is_door
+            and deviation.quiet_windows >= LEAST_QUIET_OF_DOORS
+            and deviation.excess >= CLEARLY_OUT
+        ):
             return True
     return False
 

@@ -3,7 +3,8 @@ their order.
 
 - `insufficient_evidence`: too little was seen to say anything: no signal could be compared with a
   baseline, the alerting service is in no table, its signal stopped coming or does not show what the
-  alert saw, or it moved and nothing clear enough explains it.
+  alert saw, it moved and nothing clear enough explains it, or no suspect is likely enough to be
+  named.
 - `no_active_incident`: the alerting signal was checked and stayed in its normal range; or its
   monitor flaps.
 - `recovered`: something left its baseline and the alerting signal is back; causes are still listed.
@@ -42,6 +43,11 @@ from faultline.analysis.ranking.missing_evidence import (
 from faultline.analysis.requests.topology import read_topology
 from faultline.analysis.vocabulary import Cause, Finding, Verdict
 
+NAMED_FROM = 0.35
+"""From this confidence on a cause is named. On calm systems of a foreign simulator it was
+the difference between 22.5 and 2.5 %; of left-out worlds 4 of 58 calm ones named a cause before
+and 2 with it, with two hours of past 9 and 5. 14 of 220 right answers are withheld for it."""
+NOBODY_STANDS_OUT = "No suspect is likely enough to be named as the cause."
 WEAK = 0.25
 """Below this score the first suspect cannot be distinguished from noise."""
 QUIET = 0.75
@@ -285,6 +291,10 @@ def conclude(
         if rule.verdict is Verdict.INSUFFICIENT_EVIDENCE:
             return Conclusion(rule.verdict, 0.0, (*rule.missing, *evidence.missing))
         confidence = causes[0].confidence if rule.confidence is None else rule.confidence
+        if rule.confidence is None and confidence < NAMED_FROM:
+            return Conclusion(
+                Verdict.INSUFFICIENT_EVIDENCE, 0.0, (NOBODY_STANDS_OUT, *evidence.missing)
+            )
         return Conclusion(rule.verdict, confidence)
     return Conclusion(Verdict.INSUFFICIENT_EVIDENCE, 0.0, evidence.missing)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -220,7 +220,7 @@ def carried_share(
 ) -> float:
     """How much of the alert a series of a service can account for at its level `now`, in
     [LEAST_CARRIED, 1]: a callee with seven requests that all fail cannot fail 1 % of 680. 1 where
-    that cannot be told."""
+    that is unknown."""
     is_failing = deviation.signal_class in FAILING
     is_serving = is_failing or deviation.signal_class is SignalClass.LATENCY
     if not is_serving or deviation.service == alert.service:
@@ -236,3 +236,21 @@ def carried_share(
     else:
         carried = requests / LATENCY_SHARE
     return min(1.0, max(LEAST_CARRIED, carried))
+
+
+def carried_shares(
+    series: Sequence[Deviation],
+    levels: Mapping[int, float],
+    beside: Collection[int],
+    alert: Deviation | None,
+) -> dict[int, float]:
+    """By series (`id`), how much of the alert it can account for at its level of `levels`."""
+    if alert is None or id(alert) not in levels:
+        return {}
+    sized = [(deviation, levels[id(deviation)]) for deviation in series if id(deviation) in levels]
+    traffic = traffic_of((each, level) for each, level in sized if id(each) not in beside)
+    alert_now = levels[id(alert)]
+    shares = {}
+    for deviation, level in sized:
+        shares[id(deviation)] = carried_share(deviation, level, alert, alert_now, traffic)
+    return shares

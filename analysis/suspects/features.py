@@ -35,9 +35,8 @@ from faultline.analysis.suspects.accounting import (
     Accounts,
     Move,
     Moves,
-    carried_share,
+    carried_shares,
     moves_of,
-    traffic_of,
 )
 from faultline.analysis.suspects.call_graph import Reach, reach_of, with_observed_calls
 from faultline.analysis.suspects.deviations import (
@@ -65,8 +64,8 @@ WAITING = frozenset({SignalClass.QUEUE, SignalClass.CONNECTIONS})
 LEAST_ALERT = 0.15
 """An alert hardly out of its noise is taken to be this bad, or every path would be a clear one."""
 SOLE_COMPLAINER = 0.4
-"""What a complaint of one caller counts where others that call the same do not complain: it speaks
-against its own side. Of 160 simulated systems five were won by it and none lost."""
+"""What a complaint of one caller counts where others that call the same do not complain: the
+trouble is on its side. Of 160 systems of a foreign simulator five were won by it and none lost."""
 COMPLAINS, CONTENT = 0.3, 0.1
 """The weight of a caller's series about its calls from which on it complains, and up to which it
 does not."""
@@ -247,14 +246,12 @@ def _weighed(
 ) -> _WeighedSeries:
     """The series by what they are about: those of calls to `peers`, and those `beside` their whole,
     which are parts (both by `id`)."""
-    sized = [
-        (deviation, level_while_bad(deviation, curve))
+    levels = {
+        id(deviation): level_while_bad(deviation, curve)
         for deviation in series
         if deviation.signal_class in SIZED and id(deviation) not in peers
-    ]
-    level_by_id = {id(deviation): level for deviation, level in sized}
-    traffic = traffic_of((each, level) for each, level in sized if id(each) not in beside)
-    alert_now = level_by_id.get(id(alert)) if alert is not None else None
+    }
+    carried = carried_shares(series, levels, beside, alert)
     finding_keys = {(finding.subject, finding.signal or "") for finding in findings}
     weighed = _WeighedSeries()
     for deviation in series:
@@ -262,10 +259,9 @@ def _weighed(
         # Within its own noise it explains nothing, however it goes with the alert.
         compared = curve is not None and (deviation.size > 0 or key in finding_keys)
         # A series that stays within its noise explains nothing, so the costly comparison is spared.
-        agreement = curve.agreement(deviation) if curve is not None and compared else 1.0
-        level = level_by_id.get(id(deviation))
-        if compared and alert is not None and alert_now is not None and level is not None:
-            agreement *= carried_share(deviation, level, alert, alert_now, traffic)
+        agreement = 1.0
+        if curve is not None and compared:
+            agreement = curve.agreement(deviation) * carried.get(id(deviation), 1.0)
         weight = agreement * deviation.size / loud
         peer = peers.get(id(deviation))
         # A caller's series about a callee does not say how the caller itself does.
@@ -280,7 +276,7 @@ def _weighed(
             weighed.agreements[key] = max(weighed.agreements.get(key, 0.0), agreement)
         if deviation.signal_class in SIZED:
             sure = agreement * min(1.0, deviation.size)
-            move = Move(deviation.before, level_by_id[id(deviation)], sure)
+            move = Move(deviation.before, levels[id(deviation)], sure)
             weighed.levels.append((deviation, move))
     return weighed
 
@@ -332,7 +328,7 @@ def observe(case: Case, topology: Topology, findings: Sequence[Finding]) -> Obse
     )
 
 
-def blamed_by_one(observation: Observed) -> frozenset[str]:
+def sole_complaints(observation: Observed) -> frozenset[str]:
     """Callees of whose calls exactly one of several watched callers complains."""
     views: dict[str, dict[str, float]] = defaultdict(dict)
     for callee, deviation, weight in observation.calls:
@@ -412,7 +408,7 @@ class SuspectFeatures:
             if deviation.signal_class not in NOT_SERVING:
                 by_callee = self._on_calls[deviation.service]
                 by_callee[callee] = max(by_callee.get(callee, 0.0), weight)
-        self._blamed_by_one = blamed_by_one(observation)
+        self._sole_complaints = sole_complaints(observation)
         self._named: dict[str, float] = defaultdict(float)
         self._nameless_lines: dict[str, float] = defaultdict(float)
         for line, weight in observation.lines:
@@ -468,7 +464,10 @@ class SuspectFeatures:
             shown[SignalClass.HIT_RATIO],
             shown[SignalClass.RESTARTS],
         )
+        misses = self._share_of_class(subject, SignalClass.HIT_RATIO)
         place, states = self._places.get(subject), self._states.get(subject, {})
+        services_there = place.services if place else ()
+        in_place = max([self._scores.get(name, 0.0) for name in services_there], default=0.0)
         is_door = not callers and bool(self._graph.callees(subject))
         return Features(
             findings=self._scores.get(subject, 0.0),
@@ -486,12 +485,12 @@ class SuspectFeatures:
             resource=_largest(shown, RESOURCES),
             limits_on_path=path * limits,
             waiting=waiting,
-            cache_misses=path_above * self._share_of_class(subject, SignalClass.HIT_RATIO),
+            cache_misses=path_above * misses,
             stuck=self._stuck(subject, load),
             starved=self._starved(subject),
             asks_more=self._loads.asks_more(subject),
-            cache_overloads=self._cache_overloads(subject),
-            place_harm=self._place_harm(place),
+            cache_overloads=misses * max(map(self._overloads, callers), default=0.0),
+            place_harm=place.share * in_place if place else 0.0,
             surge=surge if is_door else 0.0,
             load=max(0.0, min(1.0, loaded, self._loads.of_callers(subject))),
             load_from_caller=surge if callers else 0.0,
@@ -563,7 +562,7 @@ class SuspectFeatures:
             on_call = self._on_calls[subject].get(callee, 0.0) / blame
             passed_on = max(passed_on, on_call, self._named_by(subject, callee))
         in_vain = max(0.0, blame - shows) * (1.0 - min(1.0, passed_on))
-        return in_vain * (SOLE_COMPLAINER if subject in self._blamed_by_one else 1.0)
+        return in_vain * (SOLE_COMPLAINER if subject in self._sole_complaints else 1.0)
 
     def _share_of_class(self, subject: str, kind: SignalClass) -> float:
         """Beside the service that shows most of this class."""
@@ -577,33 +576,15 @@ class SuspectFeatures:
             return 0.0
         return min(1.0, max(0.0, load - self._loads.of_callers(subject)))
 
-    def _harm(self, subject: str) -> float:
-        """How badly a service does: it serves worse, or runs out of something."""
-        shown = self._shown[subject]
-        return max(
-            self.trouble(subject),
-            self._caller_view(subject),
-            _largest(shown, RESOURCES),
-            _largest(shown, WAITING),
-        )
-
     def _overloads(self, subject: str) -> float:
-        """How much more often it calls a callee than it is asked, by how badly that one does."""
-        excess = self._loads.excess(subject)
-        return max([more * self._harm(callee) for callee, more in excess.items()], default=0.0)
-
-    def _cache_overloads(self, subject: str) -> float:
-        misses = self._share_of_class(subject, SignalClass.HIT_RATIO)
-        if misses <= 0:
-            return 0.0
-        callers = self._graph.callers(subject)
-        return misses * max([self._overloads(caller) for caller in callers], default=0.0)
-
-    def _place_harm(self, place: Place | None) -> float:
-        if place is None:
-            return 0.0
-        scores = [self._scores.get(service, 0.0) for service in place.services]
-        return place.share * max(scores, default=0.0)
+        """How much more often it calls a callee than it is asked, by how badly that one does: it
+        serves worse, or runs out of something."""
+        most = 0.0
+        for callee, more in self._loads.excess(subject).items():
+            limits = _largest(self._shown[callee], RESOURCES | WAITING)
+            harm = max(self.trouble(callee), self._caller_view(callee), limits)
+            most = max(most, more * harm)
+        return most
 
     def _starved(self, subject: str) -> float:
         callers = self._graph.callers(subject)

@@ -26,8 +26,8 @@ from faultline.analysis.suspects.deviations import NOT_SERVING, Deviation
 from faultline.analysis.suspects.features import (
     SOLE_COMPLAINER,
     Observed,
-    blamed_by_one,
     level_while_bad,
+    sole_complaints,
 )
 from faultline.analysis.suspects.places import DIFFERENT, Place
 from faultline.analysis.suspects.victims import load_change
@@ -62,7 +62,7 @@ def calls_into(case: Case, observation: Observed) -> list[Finding]:
         if line.names is not None and weight > 0:
             lines[line.names].append((line.course, weight, line.lines))
     findings = []
-    blamed = blamed_by_one(observation)
+    blamed = sole_complaints(observation)
     for callee in sorted({*by_callee, *lines}):
         share = SOLE_COMPLAINER if callee in blamed else 1.0
         measured = [(deviation, share * weight) for deviation, weight in by_callee[callee]]

@@ -167,7 +167,7 @@ def test_an_object_of_several_services_is_its_own_subject(tmp_path: Path) -> Non
     assert subjects == {"networkpolicy/deny-all", "ingress/old"}
 
 
-def test_a_fresh_fact_adds_two_to_the_log_odds(tmp_path: Path) -> None:
+def test_a_fresh_fact_adds_two_and_a_half_to_the_log_odds(tmp_path: Path) -> None:
     node = fact("Node", "node-7", "node_not_ready", -5, service="checkout")
     case = case_of(tmp_path, [node])
     known = established(case)

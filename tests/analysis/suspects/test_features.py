@@ -81,8 +81,13 @@ def test_a_fresh_fact_makes_its_object_ten_times_as_likely() -> None:
 def test_a_rank_that_clearly_delays_the_others_is_said_twice_as_much_of(
     score: float, *, leads: bool
 ) -> None:
-    rank = Suspect("rank 2", score=0.5, raw_scores={"straggler": score})
-    shares = findings_shares([rank, Suspect("pretrain", score=0.5)])
+    rank = Suspect("rank 2", score=0.8, raw_scores={"straggler": score})
+    shares = findings_shares([rank, Suspect("pretrain", score=0.8)])
     assert rank.is_root is leads
     assert shares["rank 2"] == pytest.approx(2.0 if leads else 1.0)
     assert shares["pretrain"] == 1.0
+
+
+def test_the_loudest_of_faint_suspects_stays_faint() -> None:
+    shares = findings_shares([Suspect("db", score=0.07), Suspect("api", score=0.035)])
+    assert shares == pytest.approx({"db": 0.1, "api": 0.05})

@@ -63,7 +63,7 @@ def test_a_provider_that_the_alerting_service_calls_is_a_possible_cause(tmp_path
     assert upstream(given) == []
     cause = given.causes[1]
     assert cause.subject == "api.stripe.com"
-    assert 0.1 < cause.confidence < 0.3
+    assert 0.1 < cause.confidence < 0.4
     assert cause.kind == "provider_outage"
     assert "status page" in cause.next_step
 
