@@ -48,6 +48,7 @@ from faultline.connectors.vendors.prometheus.history import data_since
 from faultline.connectors.vendors.prometheus.http_api import PrometheusApi
 from faultline.connectors.vendors.prometheus.long_standing import dated
 from faultline.connectors.vendors.prometheus.node_names import name_nodes
+from faultline.connectors.vendors.prometheus.part_places import place_parts
 from faultline.connectors.vendors.prometheus.part_queries import part_queries
 from faultline.connectors.vendors.prometheus.promql import SERVICE_LABELS, PromQuery
 from faultline.connectors.vendors.prometheus.query_choice import ALL_SERVICES, QueryChoice
@@ -325,6 +326,7 @@ class PrometheusConnector:
         )
         in_parts = [PrometheusSelection(part) for part in parts]
         await ask_all(api, in_parts, scope, spans, self._choice.step_s)
+        await place_parts(api, names, in_parts, scope.incident)
         beneath = await asking_beneath
         # Whoever has nothing in the alert's place may run in another one.
         both = [*selections, *(answer.selection for answer in beneath)]
