@@ -44,6 +44,21 @@ def samples() -> str:
     return series.finished()
 
 
+@pytest.fixture(scope="module")
+def jobs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningPrometheus]:
+    """Series whose only label is the scrape's job, `namespace/name`."""
+    series = OpenMetrics()
+    begin = END - 3 * 3600
+    for t in range(begin, END, INTERVAL_S):
+        for job, share in (("prod/payments", 0.0), ("staging/payments", 0.3), ("prod/cart", 0.1)):
+            total = 10.0 * (t - begin)
+            for code, count in (("200", total * (1 - share)), ("500", total * share)):
+                labels = f'job="{job}",code="{code}"'
+                series.add("http_requests_total", "counter", labels, count, t)
+    with running_prometheus(tmp_path_factory.mktemp("jobs"), series.finished()) as prometheus:
+        yield prometheus
+
+
 def add_requests(
     series: OpenMetrics, t: int, service: str, space: str, total: float, share: float
 ) -> None:
@@ -105,3 +120,19 @@ def test_an_exporters_namespace_hides_nothing(server: RunningPrometheus) -> None
     rows = metrics.filter(service="payments", signal="error_ratio")
     assert {'{"namespace":"prod"}', '{"namespace":"staging"}'} <= set(rows["labels"])
     assert rows["labels"].null_count() == 0
+
+
+@pytest.mark.parametrize(("job", "share"), [("prod/payments", 0.0), ("staging/payments", 0.3)])
+def test_a_scrape_jobs_namespace_is_no_part_of_the_services_name(
+    jobs: RunningPrometheus, job: str, share: float
+) -> None:
+    metrics = metrics_for(jobs, {"job": job})
+    assert set(metrics["service"]) == {"payments", "cart"}
+    assert largest(metrics, "payments", "error_ratio") == pytest.approx(share, abs=0.001)
+
+
+def test_scrape_jobs_of_one_name_are_not_mixed_where_the_alert_names_none(
+    jobs: RunningPrometheus,
+) -> None:
+    rows = metrics_for(jobs, {}).filter(service="payments", signal="error_ratio")
+    assert set(rows["labels"]) == {'{"namespace":"prod"}', '{"namespace":"staging"}'}

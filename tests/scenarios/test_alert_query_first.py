@@ -206,3 +206,28 @@ def test_a_rule_that_was_true_before_anything_was_asked_is_no_new_incident(tmp_p
         )
     assert "has been true since before" in answer.sentence("alert_true")
     assert answer.diagnosis.verdict is not Verdict.CAUSE_FOUND
+
+
+def test_a_scrape_jobs_error_ratio_is_told_as_a_share_of_one_service(tmp_path: Path) -> None:
+    times = "http_server_request_duration_seconds"
+    written = OpenMetrics()
+    totals = {"200": 0.0, "500": 0.0}
+    for minute in range(-170, 15):
+        failing = 300 if minute >= 0 else 1
+        totals["200"] += 1000 - failing
+        totals["500"] += failing
+        at = int((ONSET + timedelta(minutes=minute)).timestamp())
+        for code, total in totals.items():
+            labels = f'job="prod/telemetry",http_response_status_code="{code}"'
+            written.add(f"{times}_count", "counter", labels, total, at)
+    failed = f'sum by (job) (rate({times}_count{{http_response_status_code=~"5.."}}[5m]))'
+    rule = f"{failed} / sum by (job) (rate({times}_count[5m])) > 0.1"
+    with running_prometheus(tmp_path, written.finished()) as server:
+        answer = answer_about(
+            tmp_path, [PrometheusConnector(server.url)], rule, job="prod/telemetry"
+        )
+    assert answer.case.alert.service == "telemetry"
+    assert set(answer.case.metrics["service"]) == {"telemetry"}
+    told = " ".join([answer.report.headline, *(f.sentence for f in answer.diagnosis.findings)])
+    assert "slower" not in told
+    assert "30 %" in told

@@ -54,6 +54,7 @@ from faultline.connectors.vendors.prometheus.running_services import running_ser
 from faultline.connectors.vendors.prometheus.series import (
     PrometheusSelection,
     PrometheusSeries,
+    keep_jobs,
     keep_namespace,
     metrics_table,
     monitors_table,
@@ -69,6 +70,7 @@ from faultline.connectors.vendors.prometheus.service_calls import (
     call_rows,
 )
 from faultline.connectors.vendors.prometheus.service_survey import survey
+from faultline.connectors.vendors.prometheus.templates import JOB_NAME, SCRAPE_JOBS
 from faultline.connectors.vendors.prometheus.workload_changes import LOOKBACK, WorkloadChanges
 
 SHARE_OF_TIME = 0.6
@@ -230,6 +232,7 @@ class PrometheusConnector:
         selections += in_parts
         if namespace:
             keep_namespace(selections, namespace)
+        keep_jobs(selections, _job_namespaces(request.alert))
         metrics, rows = metrics_table(selections, scope.services, self.limits.max_rows)
         items, _ = EvidenceItems(self._http.base_url, spans).of_metrics(selections, rows)
         # A lead without a signal is no gap: it may be a database, or none of this server's.
@@ -336,6 +339,7 @@ class PrometheusConnector:
         every = [*selections, *in_parts, *(answer.selection for answer in beneath), alerts]
         if namespace:
             keep_namespace(every, namespace)
+        keep_jobs(every, _job_namespaces(request.alert))
         return _Answers([*selections, *in_parts], beneath, gpus.missing)
 
     async def _states(
@@ -365,7 +369,8 @@ class PrometheusConnector:
             api, service_names = PrometheusApi(session), dict[str, None]()
             # One after the other: a server that is away is asked once, not six times.
             for label in dict.fromkeys((self._choice.service_label, *promql.SERVICE_LABELS)):
-                service_names |= dict.fromkeys(await api.values_of(label, [window]))
+                for value in await api.values_of(label, [window]):
+                    service_names[promql.service_named(label, value)] = None
         return tuple(service_names)
 
     async def data_since(self, window: Window) -> datetime | None:
@@ -488,6 +493,14 @@ class _Answers:
     missing: Sequence[Missing]
 
 
+def _job_namespaces(alert: Alert) -> frozenset[str]:
+    """The namespaces that the alert's labels name, those in front of its scrape job included."""
+    spaces = {namespace_of(alert)}
+    for label in SCRAPE_JOBS:
+        spaces.add(alert.labels.get(label, "").rpartition("/")[0])
+    return frozenset(spaces - {""})
+
+
 def _named_by_requests(selections: Sequence[PrometheusSelection]) -> set[str]:
     """The services that take requests."""
     subjects = set()
@@ -501,7 +514,7 @@ def _named_by_themselves(selections: Sequence[PrometheusSelection]) -> set[str]:
     """The services that have metrics whose label is their name: not what a proxy calls them."""
     subjects = set()
     for selection in selections:
-        if not selection.query.name_pattern:
+        if selection.query.name_pattern in ("", JOB_NAME):
             subjects |= {subject_of(series.metric, selection.query) for series in selection.series}
     return subjects - {""}
 
