@@ -25,7 +25,15 @@ from faultline.connectors.vendors.recorded import CONNECTOR as RECORDED
 LIMITS = Limits(deadline_s=20)
 MOST_SERVERS = 4
 """Servers that are asked at once, the likeliest senders first."""
-LANGUAGES = {"promql": "PromQL", "logql": "LogQL", "datadog": "Datadog's query language"}
+LANGUAGES = {
+    "promql": ("PromQL", "Prometheus, Grafana or Google Cloud"),
+    "logql": ("LogQL", "Loki or Grafana"),
+    "datadog": ("Datadog's query language", "Datadog"),
+    "nrql": ("NRQL", "New Relic"),
+    "kql": ("KQL", "Azure Monitor"),
+    "mql": ("MQL", "Google Cloud"),
+}
+"""What queries are written in, and which connectors evaluate it."""
 NO_SERIES = (
     "it has no series there, neither now nor in the two weeks before. The metric may have been "
     "renamed, or another server evaluates the rule"
@@ -53,8 +61,10 @@ class AlertQueryConnector:
         if not servers:
             if query is None:
                 return Collected()
-            what = LANGUAGES.get(query.language, "it")
+            what, needed = LANGUAGES.get(query.language, ("it", ""))
             reason = f"no connected source evaluates {what}"
+            if needed:
+                reason += f": connect {needed}"
             return Collected(missing=(Missing("alert_query", text, reason),))
         answers = await asyncio.gather(*(self._evaluation(server, request) for server in servers))
         missing: list[Missing] = []

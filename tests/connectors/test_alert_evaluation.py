@@ -10,13 +10,16 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import polars as pl
 import pytest
 
-from faultline.analysis.kinds.signals import AlertQuery
+from faultline.analysis.alert_signal.deriving import with_watched_signal
+from faultline.analysis.kinds.signals import AlertQuery, SignalClass
 from faultline.analysis.vocabulary import Alert, Link, Scope, Window
 from faultline.bot.investigation.asking_alert import AlertQueryConnector
 from faultline.bot.settings import Settings
+from faultline.connectors.shared.contract.abilities import KnowsRules
 from faultline.connectors.shared.contract.base import Collected, Connector, Request, collect_from
 from faultline.connectors.shared.queries.alert_evaluation import EARLIER_DAYS, evaluated_windows
 from faultline.connectors.vendors.aws import CONNECTOR as AWS
@@ -29,11 +32,19 @@ from faultline.connectors.vendors.grafana.managed_rules import (
     queried_source,
 )
 from faultline.connectors.vendors.loki.connector import LokiConnector
+from faultline.connectors.vendors.new_relic import CONNECTOR as NEW_RELIC
+from faultline.connectors.vendors.new_relic.conditions import (
+    NrqlCondition,
+    condition_series,
+    query_of_condition,
+    timeseries,
+)
 from faultline.connectors.vendors.prometheus.connector import PrometheusConnector
 from tests.connectors.conftest import ALERT_AT, ONSET, OpenMetrics, running_prometheus
 from tests.connectors.local_http import Asked, LocalServer, Reply
 from tests.connectors.stand_ins import aws as aws_stand_in
 from tests.connectors.stand_ins import datadog as datadog_stand_in
+from tests.connectors.stand_ins import new_relic as new_relic_stand_in
 from tests.connectors.stand_ins.aws import ALARM, AwsStandIn
 
 INCIDENT = Window(start=ALERT_AT - timedelta(minutes=30), end=ALERT_AT)
@@ -241,8 +252,6 @@ def test_grafana_asks_its_data_source_and_knows_the_threshold(
     ],
 )
 def test_a_rule_of_grafana_that_is_no_single_query_is_not_evaluated(rule: dict[str, Any]) -> None:
-    import msgspec
-
     assert queried_source(msgspec.convert(rule, ManagedRule)) is None
 
 
@@ -282,6 +291,51 @@ def test_datadog_evaluates_the_monitors_expression(server: LocalServer) -> None:
     assert json.loads(rows["series"][0])["service"] == "checkout"
     assert rows.filter(pl.col("is_true") > 0).height
     assert first_true(rows) >= ONSET - 2 * MINUTE
+
+
+def test_new_relic_evaluates_the_condition_that_the_alert_names(server: LocalServer) -> None:
+    new_relic_stand_in.serve(server)
+    connector = NEW_RELIC.configured(
+        Settings.model_validate(new_relic_stand_in.settings(server.url))
+    )
+    assert connector is not None
+    labels = {"condition": "Checkout fails"}
+    alert = Alert(source="new_relic", title="Issue", started_at=ALERT_AT, labels=labels)
+    assert isinstance(connector, KnowsRules)
+    rule = asyncio.run(connector.rule_of(alert))
+    assert rule is not None
+    assert (rule.language, rule.comparison, rule.threshold) == ("nrql", ">", 5.0)
+    assert (rule.unit, rule.holds_for_s, rule.window_s) == ("%", 300, 60)
+    alert = with_watched_signal(alert.model_copy(update={"query": rule}))
+    assert alert.watches is not None
+    assert alert.watches.signal_class is SignalClass.ERRORS
+    rows = rows_of(asked_of(connector, alert))
+    assert first_true(rows) == ONSET
+    assert json.loads(rows["series"][0]) == {"service.name": "checkout"}
+    assert (set(rows["threshold"]), set(rows["unit"])) == ({5.0}, {"%"})
+
+
+def test_a_baseline_of_new_relic_is_a_gap(server: LocalServer) -> None:
+    new_relic_stand_in.serve(server)
+    connector = NEW_RELIC.configured(
+        Settings.model_validate(new_relic_stand_in.settings(server.url))
+    )
+    assert connector is not None
+    condition = msgspec.convert(new_relic_stand_in.condition("x", "BASELINE"), NrqlCondition)
+    (gap,) = asked_of(connector, alert_on(query_of_condition([condition], "x"))).missing
+    assert "baseline" in gap.reason
+
+
+def test_the_clauses_of_a_condition_give_way_to_the_window() -> None:
+    text = "SELECT count(*) FROM Log WHERE a = 'x' SINCE 5 minutes ago FACET `pod name`, b LIMIT 10"
+    window = evaluated_windows(SCOPE)[0]
+    sent = timeseries(text, window, 60)
+    assert sent.count("SINCE") == sent.count("LIMIT") == 1
+    assert "FACET `pod name`, b LIMIT 100 TIMESERIES 60 seconds SINCE" in sent
+    row = {"facet": ["p-1", "y"], "pod name": "p-1", "b": "y", "count": 3, "beginTimeSeconds": 60}
+    (series,) = condition_series(text, [row])
+    assert series.labels == {"pod name": "p-1", "b": "y"}
+    assert series.points == [(60_000_000_000, 3.0)]
 
 
 def test_a_monitors_window_is_the_minutes_up_to_a_point() -> None:
