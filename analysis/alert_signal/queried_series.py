@@ -92,15 +92,16 @@ def signal_named(watched: WatchedSignal) -> str:
     its class can be read from it again."""
     metric = _COUNTER_END.sub("", normalized(watched.metric or "").strip("_"))
     is_share = watched.unit in ("ratio", "%")
+    name = metric or "alert_query"
+    if watched.signal_class is SignalClass.LATENCY:
+        if is_share:
+            return "on_time_share" if (watched.comparison or "").startswith("<") else "slow_share"
+        if watched.quantile is not None:
+            name = f"{name}_p{round(100 * watched.quantile)}"
     # Histograms of durations count requests too: a share of them is no time.
     if is_share and watched.signal_class is SignalClass.ERRORS and _REQUESTS.search(metric):
         return "error_ratio"
-    if is_share and watched.signal_class is SignalClass.LATENCY:
-        return "on_time_share" if (watched.comparison or "").startswith("<") else "slow_share"
-    name = metric or "alert_query"
-    if watched.signal_class is SignalClass.LATENCY and watched.quantile is not None:
-        name = f"{name}_p{round(100 * watched.quantile)}"
-    elif is_share:
+    if is_share and not name.endswith(("_ratio", "_share")):
         name = f"{name}_ratio"
     if watched.signal_class in (SignalClass.OTHER, classify(name)):
         return name

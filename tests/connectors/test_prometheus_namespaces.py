@@ -15,6 +15,12 @@ from faultline.analysis.case.tables import conform
 from faultline.analysis.vocabulary import Alert, Scope, Window
 from faultline.connectors.shared.contract.base import Request, collect_from
 from faultline.connectors.vendors.prometheus.connector import PrometheusConnector
+from faultline.connectors.vendors.prometheus.promql import PromQuery
+from faultline.connectors.vendors.prometheus.series import (
+    PrometheusSelection,
+    PrometheusSeries,
+    keep_alerts,
+)
 from tests.connectors.conftest import (
     ALERT_AT,
     OpenMetrics,
@@ -136,3 +142,25 @@ def test_scrape_jobs_of_one_name_are_not_mixed_where_the_alert_names_none(
 ) -> None:
     rows = metrics_for(jobs, {}).filter(service="payments", signal="error_ratio")
     assert set(rows["labels"]) == {'{"namespace":"prod"}', '{"namespace":"staging"}'}
+
+
+def test_alerts_of_another_place_are_no_monitors_of_this_one() -> None:
+    def firing(**labels: str) -> PrometheusSeries:
+        return PrometheusSeries({"alertname": "Slow", **labels}, [(1.0, "1")])
+
+    own = firing(service="payments", namespace="prod")
+    callee = firing(service="billing", namespace="shared")
+    rows = [
+        own,
+        callee,
+        firing(service="payments", namespace="staging"),
+        firing(service="payments", namespace="prod", cluster="us"),
+        firing(service="cart", namespace="staging"),
+        firing(service="cart", namespace="prod"),
+    ]
+    alerts = PrometheusSelection(PromQuery("alerts", None, "ALERTS"), rows)
+    labels = {"namespace": "prod", "cluster": "eu"}
+    alert = Alert(source="x", title="t", started_at=ALERT_AT, service="payments", labels=labels)
+    keep_alerts(alerts, alert, "service")
+    # What runs in one namespace alone may be called from another.
+    assert alerts.series == [own, callee, rows[-1]]

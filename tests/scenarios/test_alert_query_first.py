@@ -231,3 +231,64 @@ def test_a_scrape_jobs_error_ratio_is_told_as_a_share_of_one_service(tmp_path: P
     told = " ".join([answer.report.headline, *(f.sentence for f in answer.diagnosis.findings)])
     assert "slower" not in told
     assert "30 %" in told
+
+
+def ratio_in(place: str, value: float) -> Series:
+    return Series(place, lambda minute: (0.002 if minute < 0 else value) + 0.0001 * (minute % 3))
+
+
+PLACES = {
+    "namespace": 'service="checkout",namespace="{}"',
+    "cluster": 'service="checkout",cluster="{}"',
+    "environment": 'service="checkout",env="{}"',
+}
+
+
+@pytest.mark.parametrize("kind", PLACES)
+def test_a_service_that_is_as_usual_elsewhere_is_said_to_be(tmp_path: Path, kind: str) -> None:
+    every = [ratio_in(PLACES[kind].format("prod"), 0.36)]
+    every += [ratio_in(PLACES[kind].format("staging"), 0.004)]
+    every += [ratio_in(PLACES[kind].format("prod").replace("checkout", "cart"), 0.001)]
+    place = {"environment": "env"}.get(kind, kind)
+    with running_prometheus(tmp_path, history("checkout_error_ratio", every)) as server:
+        answer = answer_about(
+            tmp_path,
+            [PrometheusConnector(server.url)],
+            "checkout_error_ratio > 0.05",
+            service="checkout",
+            **{place: "prod"},
+        )
+    sentence = answer.sentence("alert_elsewhere_usual")
+    assert f"true in {kind} prod only" in sentence
+    assert "36 %" in sentence
+    assert "0.42 % in staging" in sentence
+    assert sentence in " ".join(claim.text for claim in answer.report.claims)
+
+
+@pytest.mark.parametrize(
+    ("other", "expression"),
+    [
+        # It fails there too.
+        (ratio_in(PLACES["namespace"].format("staging"), 0.2), "checkout_error_ratio > 0.05"),
+        # Another service is no comparison.
+        (ratio_in('service="cart",namespace="staging"', 0.001), "checkout_error_ratio > 0.05"),
+        # The rule is about one place alone.
+        (
+            ratio_in(PLACES["namespace"].format("staging"), 0.004),
+            'checkout_error_ratio{namespace="prod"} > 0.05',
+        ),
+    ],
+)
+def test_places_that_cannot_be_compared_are_not(
+    tmp_path: Path, other: Series, expression: str
+) -> None:
+    every = [ratio_in(PLACES["namespace"].format("prod"), 0.36), other]
+    with running_prometheus(tmp_path, history("checkout_error_ratio", every)) as server:
+        answer = answer_about(
+            tmp_path,
+            [PrometheusConnector(server.url)],
+            expression,
+            service="checkout",
+            namespace="prod",
+        )
+    assert "alert_elsewhere_usual" not in {finding.kind for finding in answer.diagnosis.findings}

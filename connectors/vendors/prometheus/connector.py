@@ -54,6 +54,7 @@ from faultline.connectors.vendors.prometheus.running_services import running_ser
 from faultline.connectors.vendors.prometheus.series import (
     PrometheusSelection,
     PrometheusSeries,
+    keep_alerts,
     keep_jobs,
     keep_namespace,
     metrics_table,
@@ -187,6 +188,7 @@ class PrometheusConnector:
         gaps += made.failed_exporters(answers.beneath)
         for service in _without(scope.services, metrics):
             gaps.append(Missing("metrics", service, _UNKNOWN_SERVICE, unknown=True))
+        keep_alerts(alerts, request.alert, self._choice.service_label)
         monitors = monitors_table(
             alerts,
             spans[-1].end.timestamp(),
@@ -291,7 +293,12 @@ class PrometheusConnector:
         """Who calls whom, where metrics name both sides, and how those calls went."""
         scope, place = request.scope, place_of(request.alert)
         answers = await ask_calls(api, names, scope, place, spans)
+        namespace = namespace_of(request.alert)
+        if namespace:
+            place["namespace"] = namespace
         figures = await ask_figures(api, self._choice, names, answers, scope, place, spans)
+        if namespace:
+            keep_namespace([figure.selection for figure in figures], namespace)
         return answers, figures
 
     async def _query_metrics(

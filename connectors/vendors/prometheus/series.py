@@ -11,8 +11,15 @@ from dataclasses import dataclass, field
 import msgspec
 import polars as pl
 
+from faultline.analysis.case.alert_place import (
+    lies_elsewhere,
+    namespace_in,
+    namespace_of,
+    place_of,
+)
 from faultline.analysis.case.tables import METRICS, MONITORS, empty
 from faultline.analysis.errors import ConnectorError
+from faultline.analysis.vocabulary import Alert
 from faultline.connectors.shared.contract.base import require
 from faultline.connectors.shared.training.gpu_metrics import named
 from faultline.connectors.vendors.prometheus.promql import SERVICE_LABELS, PromQuery, service_named
@@ -119,6 +126,23 @@ def keep_jobs(selections: Iterable[PrometheusSelection], namespaces: Collection[
                     series.metric.setdefault("namespace", space)
             remaining.append(series)
         selection.series = remaining
+
+
+def keep_alerts(alerts: PrometheusSelection, alert: Alert, service_label: str) -> None:
+    """Keep what fires in the alert's place: not in another environment, cluster or region, and of
+    services of one name in several namespaces those of the alert's."""
+    place, namespace = place_of(alert), namespace_of(alert)
+    remaining = [series for series in alerts.series if not lies_elsewhere(series.metric, place)]
+    in_namespace: dict[str | None, set[str]] = {alert.service: {namespace}}
+    for series in remaining:
+        service = _service_of(series.metric, service_label)
+        in_namespace.setdefault(service, set()).add(namespace_in(series.metric))
+    alerts.series = []
+    for series in remaining:
+        there = namespace_in(series.metric)
+        has_own = namespace in in_namespace[_service_of(series.metric, service_label)]
+        if not (namespace and there and has_own and there != namespace):
+            alerts.series.append(series)
 
 
 def _job_namespace(series: PrometheusSeries, query: PromQuery) -> str:
