@@ -401,4 +401,6 @@ def _row(change: ReportedChange) -> tuple[Any, ...]:
         change.link or None,
         change.files or None,
         change.diff or None,
+        change.before or None,
+        change.after or None,
     )
