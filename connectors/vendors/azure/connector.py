@@ -132,7 +132,7 @@ class AzureMonitorConnector:
 
     name = VENDOR
     kinds: tuple[EvidenceKind, ...] = ("metrics", "spans", "logs", "changes")
-    follows_services = True
+    follows = ("service",)
     query_kinds: tuple[EvidenceKind, ...] = ("metrics", "logs")
 
     def __init__(

@@ -114,7 +114,7 @@ class ElasticsearchConnector:
 
     name = "elasticsearch"
     kinds: tuple[EvidenceKind, ...] = ("logs", "metrics")
-    follows_services = True
+    follows = ("service",)
 
     def __init__(
         self,

@@ -101,7 +101,7 @@ class GoogleCloudConnector:
 
     name = VENDOR
     kinds: tuple[EvidenceKind, ...] = ("metrics", "logs", "spans", "changes")
-    follows_services = True
+    follows = ("service",)
 
     def __init__(
         self, project: GoogleProject, apis: Mapping[str, GoogleApi], limits: Limits = LIMITS

@@ -167,7 +167,7 @@ class JaegerConnector:
 
     name = "jaeger"
     kinds: tuple[EvidenceKind, ...] = ("spans", "topology")
-    follows_services = True
+    follows = ("service",)
 
     def __init__(
         self,

@@ -112,7 +112,7 @@ class LokiConnector:
 
     name = "loki"
     kinds: tuple[EvidenceKind, ...] = ("logs", "metrics")
-    follows_services = True
+    follows = ("service",)
     query_language = "LogQL"
     query_kinds: tuple[EvidenceKind, ...] = ("logs", "metrics")
 

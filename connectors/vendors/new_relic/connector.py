@@ -109,7 +109,7 @@ class NewRelicConnector:
 
     name = VENDOR
     kinds: tuple[EvidenceKind, ...] = ("metrics", "logs", "spans", "changes")
-    follows_services = True
+    follows = ("service",)
 
     def __init__(
         self, account: NewRelicAccount, names: ServiceNames, limits: Limits = LIMITS

@@ -113,7 +113,7 @@ class PrometheusConnector:
 
     name = "prometheus"
     kinds: tuple[EvidenceKind, ...] = ("metrics", "monitors", "states", "topology", "changes")
-    follows_services = True
+    follows = ("service",)
     query_language = "PromQL"
     query_kinds: tuple[EvidenceKind, ...] = ("metrics",)
 

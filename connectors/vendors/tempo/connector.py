@@ -139,7 +139,7 @@ class TempoConnector:
 
     name = "tempo"
     kinds: tuple[EvidenceKind, ...] = ("spans",)
-    follows_services = True
+    follows = ("service",)
 
     def __init__(
         self,

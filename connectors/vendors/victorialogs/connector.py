@@ -89,7 +89,7 @@ class VictoriaLogsConnector:
 
     name = VENDOR
     kinds: tuple[EvidenceKind, ...] = ("logs", "metrics")
-    follows_services = True
+    follows = ("service",)
 
     def __init__(
         self,
