@@ -36,6 +36,13 @@ from faultline.analysis.alert_signal.subjects import (
 from faultline.analysis.kinds.signals import AlertQuery, SignalClass, SignalSource, WatchedSignal
 from faultline.analysis.vocabulary import Alert
 
+_ROW_LANGUAGES = frozenset({"nrql", "kql", "mql"})
+"""Languages that compute with rows: the words of the query say what it is about."""
+_NAMED = re.compile(
+    r"(?i)(?:name|service|app|host|role|entity)[\w.]*[`\"\])]*\s*(?:[=!<>~]+|in|has|contains|like)\s*"
+    r"\(?\s*(?:'[^']*'|\"[^\"]*\")"
+)
+"""Whose rows count: such a name tells nothing of what is measured."""
 _ABSENT = frozenset({"absent", "absent_over_time"})
 _WEAK = frozenset(
     {SignalClass.OTHER, SignalClass.LIMIT, SignalClass.TRAFFIC, SignalClass.AVAILABILITY}
@@ -94,6 +101,10 @@ def reading_of(query: AlertQuery | None) -> QueryReading | None:
     reader = _READERS.get(query.language)
     if reader is not None:
         return reader(query.text)
+    if query.language in _ROW_LANGUAGES:
+        return QueryReading(
+            comparison=query.comparison, threshold=query.threshold, window_s=query.window_s
+        )
     # A metric, a statistic and a threshold, as CloudWatch has them, or an expression of metrics.
     statistic = query.statistic or ""
     names: tuple[str, ...] = (query.text,)
@@ -146,6 +157,8 @@ def _chosen(
 ) -> tuple[SignalClass, SignalSource]:
     """The class by the query, unless the title tells more, and where it was read."""
     signal_class, source = class_of_query(reading), SignalSource.EXPRESSION
+    if query.language in _ROW_LANGUAGES:
+        signal_class = class_of(_NAMED.sub("", query.text))
     if query.language == "metric":
         source = SignalSource.METRIC
     by_title = class_of(without_threshold(alert.title))

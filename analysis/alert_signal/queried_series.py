@@ -16,6 +16,7 @@ from faultline.analysis.vocabulary import Alert, Scope
 MOST_SERIES = 12
 LEAST_POINTS = 8
 """Points with a value: fewer are no series that can be compared with a baseline."""
+_REQUESTS = re.compile(r"(^|_)(https?|grpc|rpc|requests?|istio|envoy|response)(_|$)")
 _COUNTER_END = re.compile(r"(_total|_bucket|_count|_sum)+$")
 
 
@@ -35,8 +36,7 @@ def with_queried_series(
     named = {service_in(_labels(str(key)), None) or "" for key in about}
     service = alert.service
     if service is None and len(named) == 1:
-        # The job of a scrape is often its namespace and its service.
-        service = named.pop().rpartition("/")[2]
+        service = named.pop()
     if not service:
         return alert, metrics
     signal = signal_named(alert.watches)
@@ -91,10 +91,17 @@ def signal_named(watched: WatchedSignal) -> str:
     """What the query's series is called: the metric's name with what the rule makes of it, so that
     its class can be read from it again."""
     metric = _COUNTER_END.sub("", normalized(watched.metric or "").strip("_"))
+    is_share = watched.unit in ("ratio", "%")
     name = metric or "alert_query"
-    if watched.signal_class is SignalClass.LATENCY and watched.quantile is not None:
-        name = f"{name}_p{round(100 * watched.quantile)}"
-    elif watched.unit in ("ratio", "%"):
+    if watched.signal_class is SignalClass.LATENCY:
+        if is_share:
+            return "on_time_share" if (watched.comparison or "").startswith("<") else "slow_share"
+        if watched.quantile is not None:
+            name = f"{name}_p{round(100 * watched.quantile)}"
+    # Histograms of durations count requests too: a share of them is no time.
+    if is_share and watched.signal_class is SignalClass.ERRORS and _REQUESTS.search(metric):
+        return "error_ratio"
+    if is_share and not name.endswith(("_ratio", "_share")):
         name = f"{name}_ratio"
     if watched.signal_class in (SignalClass.OTHER, classify(name)):
         return name

@@ -330,9 +330,6 @@ def workload(label: str, labels: Mapping[str, str]) -> str:
     stem_of = _STEMS.get(label)
     if stem_of is not None:
         return stem_of(value)
-    # A PodMonitor's job is `namespace/name`.
-    if label == "job":
-        return value.removeprefix(f"{labels.get('namespace', '')}/")
     if label in ("TargetGroup", "LoadBalancer"):
         match = _LOAD_BALANCER.fullmatch(value)
         value = match[1] if match else value
@@ -351,6 +348,11 @@ def pod_workload(pod: str) -> str:
 def job_workload(job: str) -> str:
     """The CronJob of a Job."""
     return _SCHEDULED.sub("", job) or job
+
+
+def scraped_service(job: str) -> str:
+    """The service of a scrape job: a PodMonitor's job and OpenTelemetry's are `namespace/name`."""
+    return job.rpartition("/")[2] or job
 
 
 def scaled_workload(autoscaler: str) -> str:
@@ -406,6 +408,7 @@ _STEMS: Mapping[str, Callable[[str], str]] = {
     "server": without_port,
     "addr": without_port,
     "slo": slo_service,
+    "job": scraped_service,
 }
 """Labels whose values hold more than the name of a workload."""
 

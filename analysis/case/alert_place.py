@@ -29,6 +29,13 @@ def namespace_of(alert: Alert) -> str:
     return next((labels[label] for label in NAMESPACE_LABELS if labels.get(label)), "")
 
 
+def namespace_in(labels: Mapping[str, str]) -> str:
+    """The namespace that labels of a series name; "" without one. Prometheus renames that of the
+    measured object where the scrape has its own (`honor_labels`)."""
+    usual = ("exported_namespace", *NAMESPACE_LABELS)
+    return next((labels[label] for label in usual if labels.get(label)), "")
+
+
 def place_in(attributes: Mapping[str, str]) -> dict[str, str]:
     """Environment, cluster and region among these labels, each under the name of its kind."""
     places = {}
@@ -50,6 +57,19 @@ def place_labels(place: Mapping[str, str], source_labels: Iterable[str]) -> dict
                 values_by_label[label] = value
                 break
     return values_by_label
+
+
+def bounds_of(alert: Alert, source_labels: Iterable[str]) -> list[dict[str, str]]:
+    """The alert's place in the labels of a source, the narrowest first: with its namespace, without
+    it, and anywhere. What a service has in the first of them is all that counts of it."""
+    there = frozenset(source_labels)
+    here = place_labels(place_of(alert), there)
+    bounds = [here, {}] if here else [{}]
+    label = next((label for label in NAMESPACE_LABELS if label in there), None)
+    namespace = namespace_of(alert)
+    if namespace and label is not None:
+        bounds.insert(0, {**here, label: namespace})
+    return bounds
 
 
 def lies_elsewhere(labels: Mapping[str, str], place: Mapping[str, str]) -> bool:

@@ -3,6 +3,8 @@ analysis, and where evidence pointed that nobody was asked about."""
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import Field
 
 from faultline.analysis.vocabulary import Frozen
@@ -10,13 +12,20 @@ from faultline.analysis.vocabulary import Frozen
 ROUNDS_FILE = "rounds.json"
 
 
+FollowedKind = Literal["service", "node", "volume"]
+"""What a connector can be asked about again. Databases, caches and queues are services to those who
+call them."""
+
+
 class Lead(Frozen):
-    """A service to which the evidence points and about which nobody was asked yet. Databases,
-    caches and queues are services to those who call them."""
+    """A service, a node or a volume to which the evidence points and about which nobody was asked
+    yet."""
 
     subject: str
+    """Its name; of a volume its namespace and claim: "shop/data-orders-0"."""
     because: str
     """Why, as a phrase: "called by checkout"."""
+    kind: FollowedKind = "service"
 
 
 class Round(Frozen):

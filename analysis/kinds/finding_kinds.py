@@ -298,6 +298,14 @@ ALERT_TRUE = FindingKind(
     label="alert's query true",
     always_listed=True,
 )
+ALERT_ELSEWHERE_USUAL = FindingKind(
+    "alert_elsewhere_usual",
+    how="The series of the alert's own query in one place, beside the same service elsewhere",
+    details=AlertHistoryDetails,
+    tables=("alert_query",),
+    label="other places as usual",
+    always_listed=True,
+)
 ALERT_NOT_TRUE = FindingKind(
     "alert_not_true",
     how="The alert's own query, evaluated over the incident, held at no time",
@@ -505,6 +513,7 @@ BUILT_IN: tuple[FindingKind, ...] = (
     THRESHOLD_IN_NORMAL_RANGE,
     USUAL_MOVE,
     ALERT_TRUE,
+    ALERT_ELSEWHERE_USUAL,
     ALERT_NOT_TRUE,
     ALERT_OFTEN_TRUE,
     ALERT_QUERY_GONE,

@@ -137,7 +137,7 @@ def is_bad(kind: SignalClass, direction: str, *, headroom: bool = False) -> bool
 
 # What an alert rule watches: the signal, whose it is, where, and from what value on.
 
-QueryLanguage = Literal["promql", "logql", "datadog", "metric"]
+QueryLanguage = Literal["promql", "logql", "datadog", "metric", "nrql", "kql", "mql"]
 Comparison = Literal[">", ">=", "<", "<=", "==", "!="]
 
 
@@ -157,7 +157,8 @@ class AlertQuery(BaseModel):
     """What the monitor that sent an alert computes; only what the alert or its vendor says.
 
     `text` is the expression or the monitor's query; of language "metric" it is the metric's name,
-    and the other fields hold the rest of the condition.
+    and the other fields hold the rest of the condition. Of New Relic's, Azure's and Google Cloud's
+    languages (nrql, kql, mql) the text is what is measured.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")

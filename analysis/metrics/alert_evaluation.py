@@ -13,6 +13,8 @@ from typing import cast
 import numpy as np
 import polars as pl
 
+from faultline.analysis.alert_signal.subjects import service_in
+from faultline.analysis.case.alert_place import namespace_in, place_in
 from faultline.analysis.case.folder import Case
 from faultline.analysis.metrics.shift_statistics import Bools, Floats
 
@@ -34,6 +36,9 @@ FLAPS = 3
 """Three stretches in the hours before make a monitor a flapping one."""
 NORMAL_SHARE = 0.05
 """And two, where they are one point in twenty."""
+LEAST_COMPARED = 3
+"""Points in another place while it is true here, to say that it is not true there."""
+COMPARED_PLACES = ("environment", "cluster", "region", "namespace")
 DAY = timedelta(days=1)
 
 
@@ -76,6 +81,18 @@ class Before:
 
 
 @dataclass(frozen=True)
+class OtherPlaces:
+    """Where the same service runs as well, and the query held at no time of the incident."""
+
+    kind: str
+    """Environment, cluster, namespace or region."""
+    here: str
+    there: tuple[str, ...]
+    value: float
+    """The farthest of them, while the query is true here."""
+
+
+@dataclass(frozen=True)
 class AlertEvaluation:
     """The readings of one query."""
 
@@ -101,6 +118,7 @@ class AlertEvaluation:
     """Whether it was true from the first point on that was asked for."""
     is_of_scrapes: bool = False
     """Whether it watches `up`: that a scrape fails says little of the service."""
+    elsewhere: OtherPlaces | None = None
 
     @property
     def fires_above(self) -> bool:
@@ -211,7 +229,39 @@ class _QueryRows:
             just_before=self._just_before(),
             began_earlier=since is not None and since.timestamp() <= _seconds(recent)[0],
             is_of_scrapes=watches is not None and watches.metric == "up",
+            elsewhere=self._elsewhere(keys, since) if truth is Truth.TRUE and since else None,
         )
+
+    def _elsewhere(self, keys: Sequence[str], since: datetime) -> OtherPlaces | None:
+        """The places of the series that are true, beside others of the same service."""
+        rows = self._recent.filter(pl.col("time") >= self._incident.start)
+        affected = [_labels(key) for key in keys]
+        services = {service_in(labels, None) for labels in affected}
+        by_key = {str(key): _labels(str(key)) for key in rows["series"].unique().sort()}
+        siblings = {
+            key: _place(labels)
+            for key, labels in by_key.items()
+            if key not in keys and {service_in(labels, None)} == services
+        }
+        for kind in COMPARED_PLACES:
+            here = {_place(labels).get(kind, "") for labels in affected}
+            there = {key: place.get(kind, "") for key, place in siblings.items()}
+            names = set(there.values()) - here - {""}
+            if len(here) > 1 or "" in here:
+                continue
+            compared = rows.filter(
+                pl.col("series").is_in([key for key, name in there.items() if name in names])
+            )
+            farthest = self._farthest_untrue(compared, since)
+            if farthest is not None:
+                return OtherPlaces(kind, here.pop(), tuple(sorted(names)), farthest)
+        return None
+
+    def _farthest_untrue(self, rows: pl.DataFrame, since: datetime) -> float | None:
+        """The farthest value from then on; None where the query was true at any time."""
+        levels = rows.filter(pl.col("time") >= since)["value"].drop_nulls().to_list()
+        is_true = bool((rows["is_true"] > 0).any())
+        return None if is_true or len(levels) < LEAST_COMPARED else self._farthest(levels)
 
     def _last_stretch(self) -> tuple[Truth, datetime | None, datetime | None]:
         """The last time at which it was true in the incident: from when, and until when."""
@@ -346,6 +396,12 @@ def _labels(key: str) -> dict[str, str]:
     if not isinstance(labels, dict):
         return {}
     return {str(name): str(value) for name, value in labels.items()}
+
+
+def _place(labels: Mapping[str, str]) -> dict[str, str]:
+    """Environment, cluster, region and namespace; that of a scrape job stands in front of it."""
+    namespace = namespace_in(labels) or labels.get("job", "").rpartition("/")[0]
+    return {**place_in(labels), "namespace": namespace}
 
 
 def _common(label_sets: Sequence[Mapping[str, str]]) -> dict[str, str]:

@@ -1,4 +1,5 @@
-"""Leads: services to which the evidence points and about which nobody was asked yet.
+"""Leads: services, nodes and volumes to which the evidence points and about which nobody was asked
+yet.
 
 The scope is fixed before anything is known. Once metrics and calls are there, the changes, logs and
 states of the leading suspects, and of what those call, say more than those of the alerting service.
@@ -6,11 +7,13 @@ states of the leading suspects, and of what those call, say more than those of t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+from faultline.analysis.case.alert_place import namespace_of
 from faultline.analysis.case.calls import ServiceCall
 from faultline.analysis.case.folder import Case
-from faultline.analysis.case.rounds import Lead
+from faultline.analysis.case.rounds import FollowedKind, Lead
+from faultline.analysis.kinds.finding_details import StateFactDetails
 from faultline.analysis.vocabulary import Diagnosis, Verdict
 from faultline.analysis.wording.phrases import plain
 
@@ -18,6 +21,10 @@ SUSPECTS = 3
 """Causes about which the sources are asked themselves."""
 CALLERS = 2
 """Causes whose callees are asked about: what they call may explain them."""
+OF_ALERT = "the alert is about it"
+CLAIM = "PersistentVolumeClaim "
+"""How facts call a volume."""
+CLAIM_LABELS = ("persistentvolumeclaim", "pvc", "exported_persistentvolumeclaim")
 SETTLED = 0.9
 """A change that explains the first cause so surely needs no callee."""
 
@@ -27,6 +34,18 @@ def leads_of(case: Case, diagnosis: Diagnosis, calls: Sequence[ServiceCall]) -> 
     wrong."""
     if diagnosis.verdict is Verdict.NO_ACTIVE_INCIDENT or case.scope.job:
         return []
+    asked_about = {case.alert.service, *case.scope.services, *case.rounds.subjects}
+    leads = [
+        pointer
+        for pointer in (*service_leads(case, diagnosis, calls), *object_leads(case, diagnosis))
+        if pointer.subject not in asked_about
+    ]
+    # What the alert itself is about comes first.
+    return sorted(leads, key=lambda pointer: pointer.because != OF_ALERT)
+
+
+def service_leads(case: Case, diagnosis: Diagnosis, calls: Sequence[ServiceCall]) -> Iterator[Lead]:
+    """The leading causes, and what the first of them and the alerting service call."""
     causes = sorted(diagnosis.causes, key=lambda cause: cause.rank)[:SUSPECTS]
     reasons: dict[str, str] = {}
     for cause in causes:
@@ -37,10 +56,41 @@ def leads_of(case: Case, diagnosis: Diagnosis, calls: Sequence[ServiceCall]) -> 
             for call in calls:
                 if call.caller == caller:
                     reasons.setdefault(call.callee, f"called by {plain(caller)}")
-    asked_about = {case.alert.service, *case.scope.services, *case.rounds.subjects}
-    return [
-        Lead(subject=subject, because=because)
-        for subject, because in reasons.items()
+    for subject, because in reasons.items():
         # Of objects below services ("persistentvolumeclaim/data") the sources know their service.
-        if subject not in asked_about and "/" not in subject
+        if "/" not in subject:
+            yield Lead(subject=subject, because=because)
+
+
+def object_leads(case: Case, diagnosis: Diagnosis) -> list[Lead]:
+    """Nodes and volumes: the alert's own, and those of objects that are in trouble."""
+    reasons = dict.fromkeys(alert_objects(case), OF_ALERT)
+    monitored = " ".join(case.monitors["monitor"].drop_nulls().unique().sort().to_list())
+    for finding in diagnosis.findings:
+        details = StateFactDetails.of(finding)
+        if details is None or details.is_history:
+            continue
+        for node in details.places:
+            # The nodes of pods that a cluster listed have been read with them.
+            if node not in monitored:
+                reasons.setdefault(("node", node), f"{plain(finding.subject)} is there")
+        for name in details.objects:
+            if name.startswith(CLAIM) and "/" in name:
+                because = f"{plain(finding.subject)} mounts it"
+                reasons.setdefault(("volume", name.removeprefix(CLAIM)), because)
+    return [
+        Lead(kind=kind, subject=subject, because=because)
+        for (kind, subject), because in reasons.items()
     ]
+
+
+def alert_objects(case: Case) -> Iterator[tuple[FollowedKind, str]]:
+    """The alert's host, unless it is a mere address, and its volume."""
+    host, namespace = case.alert.host, namespace_of(case.alert)
+    if host and not host.replace(".", "").isdecimal():
+        yield "node", host
+    claim = next(
+        (case.alert.labels[name] for name in CLAIM_LABELS if name in case.alert.labels), ""
+    )
+    if claim and namespace:
+        yield "volume", f"{namespace}/{claim}"

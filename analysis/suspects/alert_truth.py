@@ -17,6 +17,7 @@ from faultline.analysis.alert_signal.queried_series import signal_named
 from faultline.analysis.case.folder import Case
 from faultline.analysis.kinds.finding_details import AlertHistoryDetails
 from faultline.analysis.kinds.finding_kinds import (
+    ALERT_ELSEWHERE_USUAL,
     ALERT_NOT_TRUE,
     ALERT_OFTEN_TRUE,
     ALERT_QUERY_GONE,
@@ -28,6 +29,7 @@ from faultline.analysis.kinds.signals import SignalClass, parts_of
 from faultline.analysis.metrics.alert_evaluation import (
     AlertEvaluation,
     EarlierDays,
+    OtherPlaces,
     Truth,
     alert_evaluation,
 )
@@ -37,7 +39,7 @@ from faultline.analysis.suspects.deviations import LEAST_NOISE, Deviation
 from faultline.analysis.vocabulary import Finding
 from faultline.analysis.wording.amounts import Unit, amount, levels, unit_of
 from faultline.analysis.wording.names import signal_name, subject_name
-from faultline.analysis.wording.phrases import capitalised, counted, number, plain, rounded
+from faultline.analysis.wording.phrases import capitalised, counted, listed, number, plain, rounded
 
 STRENGTH = 0.5
 """They accuse nobody. They stand before faint findings."""
@@ -65,7 +67,7 @@ class UserImpact:
 def alert_truth(
     case: Case, series: Sequence[Deviation] = (), graph: Topology | None = None
 ) -> list[Finding]:
-    """At most two findings, by the evaluation and by what `series` showed on earlier days."""
+    """At most three findings, by the evaluation and by what `series` showed on earlier days."""
     evaluation = alert_evaluation(case)
     if evaluation is None:
         return []
@@ -77,6 +79,8 @@ def alert_truth(
             findings = [made.not_true()]
         case _:
             findings = [made.true()]
+            if evaluation.elsewhere is not None and case.alert.service is not None:
+                findings.append(made.alone_in_place(evaluation.elsewhere))
     if evaluation.is_usual:
         impact = user_impact(case, evaluation.earlier, series, graph)
         findings.append(made.often(impact))
@@ -179,6 +183,25 @@ class _TruthFindings:
                 recovered=self.evaluation.truth is Truth.OVER,
                 place=self._place(),
             ),
+        )
+
+    def alone_in_place(self, comparison: OtherPlaces) -> Finding:
+        """The same service is as usual elsewhere."""
+        unit = self._unit()
+        numbers = {"elsewhere": rounded(comparison.value, 4)}
+        here = plain(comparison.here, 60)
+        there = listed([plain(place, 60) for place in comparison.there[:MOST_LABELS]])
+        level = f"{amount(numbers['elsewhere'], unit)} in {there}"
+        if self.evaluation.value is not None:
+            numbers["value"] = rounded(self.evaluation.value, 4)
+            level = f"{amount(numbers['value'], unit)} there and {level}"
+        return self._finding(
+            ALERT_ELSEWHERE_USUAL,
+            f"The alert's own query is true in {comparison.kind} {here} only: "
+            f"{self._measured_name()} is {level}.",
+            numbers,
+            None,
+            AlertHistoryDetails(unit=self.evaluation.unit, place={comparison.kind: here}),
         )
 
     def not_true(self) -> Finding:

@@ -62,7 +62,8 @@ Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max
 
 
 class ChangeReport(BaseModel):
-    """One change as its reporter tells it. `time` is when it took effect; unset: now."""
+    """One change as its reporter tells it. `time` is when it took effect; unset: now. `before` and
+    `after` are the versions, the numbers of replicas or the values."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -76,6 +77,8 @@ class ChangeReport(BaseModel):
     files: Annotated[tuple[str, ...], Field(max_length=2_000)] = ()
     diff: str = ""
     place: Annotated[Mapping[Name, Name], Field(max_length=10)] = Field(default_factory=dict)
+    before: Annotated[str, StringConstraints(max_length=300)] = ""
+    after: Annotated[str, StringConstraints(max_length=300)] = ""
 
 
 def reported_change_routes(settings: Settings, keep: Keep, limits: IntakeLimits) -> list[Route]:
@@ -152,6 +155,8 @@ def _change(report: ChangeReport, settings: Settings, now: datetime) -> Reported
         files=files[:LONGEST_FILES],
         diff=plain(report.diff, LONGEST_DIFF),
         place={single_line(name): single_line(value) for name, value in report.place.items()},
+        before=single_line(report.before),
+        after=single_line(report.after),
     )
 
 

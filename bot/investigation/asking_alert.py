@@ -23,9 +23,19 @@ from faultline.connectors.shared.transport.rate_limiter import collecting
 from faultline.connectors.vendors.recorded import CONNECTOR as RECORDED
 
 LIMITS = Limits(deadline_s=20)
+WITHIN_S = LIMITS.deadline_s - 2
+"""For one server, so that a silent one does not cost what the others answered."""
 MOST_SERVERS = 4
 """Servers that are asked at once, the likeliest senders first."""
-LANGUAGES = {"promql": "PromQL", "logql": "LogQL", "datadog": "Datadog's query language"}
+LANGUAGES = {
+    "promql": ("PromQL", "Prometheus, Grafana or Google Cloud"),
+    "logql": ("LogQL", "Loki or Grafana"),
+    "datadog": ("Datadog's query language", "Datadog"),
+    "nrql": ("NRQL", "New Relic"),
+    "kql": ("KQL", "Azure Monitor"),
+    "mql": ("MQL", "Google Cloud"),
+}
+"""What queries are written in, and which connectors evaluate it."""
 NO_SERIES = (
     "it has no series there, neither now nor in the two weeks before. The metric may have been "
     "renamed, or another server evaluates the rule"
@@ -53,8 +63,10 @@ class AlertQueryConnector:
         if not servers:
             if query is None:
                 return Collected()
-            what = LANGUAGES.get(query.language, "it")
+            what, needed = LANGUAGES.get(query.language, ("it", ""))
             reason = f"no connected source evaluates {what}"
+            if needed:
+                reason += f": connect {needed}"
             return Collected(missing=(Missing("alert_query", text, reason),))
         answers = await asyncio.gather(*(self._evaluation(server, request) for server in servers))
         missing: list[Missing] = []
@@ -80,14 +92,19 @@ class AlertQueryConnector:
         alert = request.alert
         query = alert.query.text if alert.query is not None else alert.title
         try:
-            async with collecting(server.name, server.limits):
+            async with asyncio.timeout(WITHIN_S), collecting(server.name, server.limits):
                 collected = await server.evaluate(request)
+        except TimeoutError:
+            reason = f"no answer within {WITHIN_S:g} s"
         except FaultlineError as error:
-            return Collected(
-                missing=(Missing("alert_query", query, str(error), source=server.name),)
-            )
-        items = tuple(replace(item, source=server.name) for item in collected.items)
-        return Collected(collected.tables, items, collected.missing)
+            reason = str(error)
+        # One server's fault must not cost what the others answer.
+        except Exception as error:  # noqa: BLE001  the edge of one server: recorded as a gap
+            reason = f"its answer could not be evaluated ({type(error).__name__})"
+        else:
+            items = tuple(replace(item, source=server.name) for item in collected.items)
+            return Collected(collected.tables, items, collected.missing)
+        return Collected(missing=(Missing("alert_query", query, reason, source=server.name),))
 
     async def check(self) -> Check:
         """Its servers are checked by themselves."""

@@ -21,6 +21,7 @@ from faultline.analysis.alert_signal.series import with_alerting_series
 from faultline.analysis.case.alert_place import place_in, place_of
 from faultline.analysis.case.folder import json_bytes, write_evidence, write_json
 from faultline.analysis.case.readable_rows import readable_rows
+from faultline.analysis.case.rounds import Lead
 from faultline.analysis.case.tables import (
     ALERT_QUERY,
     CHANGES,
@@ -104,13 +105,15 @@ async def collect_part(
     cases: CaseStore,
     case_id: str,
     round_number: int = 1,
+    leads: tuple[Lead, ...] = (),
 ) -> CollectionPart:
     """Ask one connector and store what it brought under parts/."""
     with tempfile.TemporaryDirectory(prefix="faultline-collect-") as scratch:
         folder = Path(scratch)
         files = folder / "files"
         files.mkdir()
-        collected = await collect_from(connector, Request(alert, scope, files, round_number))
+        request = Request(alert, scope, files, round_number, leads)
+        collected = await collect_from(connector, request)
         collected = await in_thread(with_exports, collected, files)
         return await in_thread(
             store_part, connector.name, collected, folder, cases, case_id, round_number
@@ -401,4 +404,6 @@ def _row(change: ReportedChange) -> tuple[Any, ...]:
         change.link or None,
         change.files or None,
         change.diff or None,
+        change.before or None,
+        change.after or None,
     )

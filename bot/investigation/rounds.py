@@ -1,5 +1,5 @@
-"""Rounds: once the evidence is analysed, the connectors are asked about the services to which it
-leads, and it is analysed again.
+"""Rounds: once the evidence is analysed, the connectors are asked about the services, nodes and
+volumes to which it leads, and it is analysed again.
 
 All of it happens within the step that analyses. A step that is run again goes on after the rounds
 that the case tells of: their parts are in the store.
@@ -19,7 +19,7 @@ from faultline.analysis.vocabulary import Alert, Scope
 from faultline.analysis.wording.phrases import listed, plain
 from faultline.bot.investigation.collecting import collect_part, part_name
 from faultline.bot.store.case_store import CaseStore
-from faultline.connectors.shared.contract.abilities import FollowsServices
+from faultline.connectors.shared.contract.abilities import FollowsLeads
 from faultline.connectors.shared.contract.base import Connector
 from faultline.connectors.shared.contract.instances import worth_asking
 
@@ -51,16 +51,15 @@ def next_round(
 ) -> NextRound:
     """Which connectors to ask about which leads. `analysed_at`: when the first analysis ended, by
     the monotonic clock."""
-    followed = tuple(leads[:MOST_LEADS])
-    following = (
-        [
-            connector.name
-            for connector in worth_asking(connectors, *request_for(followed, alert, scope))
-            if isinstance(connector, FollowsServices) and connector.follows_services
-        ]
-        if followed
-        else []
-    )
+    # A lead that nobody can follow would take the place of another.
+    followable = {each for connector in connectors for each in _followed_by(connector, leads)}
+    followed = tuple(each for each in leads if each in followable)[:MOST_LEADS]
+    if not followed:
+        return NextRound(None)
+    following: list[str] = []
+    for connector in worth_asking(connectors, *request_for(followed, alert, scope)):
+        if _followed_by(connector, followed):
+            following.append(connector.name)
     if not following:
         return NextRound(None)
     number = len(rounds.rounds) + 2
@@ -72,16 +71,16 @@ def next_round(
 
 
 def request_for(leads: Sequence[Lead], alert: Alert, scope: Scope) -> tuple[Alert, Scope]:
-    """The request for a round: as if the alert were about the first lead, in the same place. Its
+    """The request for a round: as if the alert were about the first service, in the same place. Its
     job, its own query and what runbooks add were asked in the first round."""
-    services = tuple(each.subject for each in leads)
+    services = tuple(each.subject for each in leads if each.kind == "service")
     labels = {name: value for name, value in alert.labels.items() if place_in({name: value})}
     labels |= {name: alert.labels[name] for name in NAMESPACE_LABELS if name in alert.labels}
     lead_alert = Alert(
         source=alert.source,
-        title=f"Lead: {services[0]}",
+        title=f"Lead: {leads[0].subject}",
         started_at=alert.started_at,
-        service=services[0],
+        service=services[0] if services else None,
         labels=labels,
     )
     update: dict[str, object] = {
@@ -92,6 +91,13 @@ def request_for(leads: Sequence[Lead], alert: Alert, scope: Scope) -> tuple[Aler
         "log_words": None,
     }
     return lead_alert, scope.model_copy(update=update)
+
+
+def _followed_by(connector: Connector, leads: Sequence[Lead]) -> tuple[Lead, ...]:
+    """Those that a connector says that it can follow."""
+    if not isinstance(connector, FollowsLeads):
+        return ()
+    return tuple(each for each in leads if each.kind in connector.follows)
 
 
 async def ask_round(
@@ -107,7 +113,15 @@ async def ask_round(
     by_name = {connector.name: connector for connector in connectors}
     await asyncio.gather(
         *(
-            collect_part(by_name[name], lead_alert, lead_scope, cases, case_id, each.number)
+            collect_part(
+                by_name[name],
+                lead_alert,
+                lead_scope,
+                cases,
+                case_id,
+                each.number,
+                _followed_by(by_name[name], each.leads),
+            )
             for name in each.connectors
             if name in by_name
         )

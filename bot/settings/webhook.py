@@ -240,6 +240,10 @@ class WebhookSettings(Section):
     """For changes: JMESPath of who made it."""
     files: Expression | None = None
     """For changes: JMESPath of a list of the paths that it touches."""
+    before: Expression | None = None
+    """For changes: JMESPath of the version, number of replicas or value that it replaced."""
+    after: Expression | None = None
+    """For changes: JMESPath of the new version, number of replicas or value."""
 
     @field_validator("firing", "resolved", "ignored")
     @classmethod

@@ -30,7 +30,8 @@ LONGEST_DIFF = 200_000
 
 @dataclass(frozen=True)
 class ReportedChange:
-    """One change. `files` are paths, one a line; `place` holds labels such as environment."""
+    """One change. `files` are paths, one a line; `place` holds labels such as environment; `before`
+    and `after` are the versions, the numbers of replicas or the values."""
 
     id: str
     at: datetime
@@ -42,10 +43,12 @@ class ReportedChange:
     files: str = ""
     diff: str = ""
     place: Mapping[str, str] = field(default_factory=dict)
+    before: str = ""
+    after: str = ""
 
     def __post_init__(self) -> None:
         """Nothing of a change is stored before the secrets in it are masked."""
-        for name in ("id", "service", "title", "author", "link", "files", "diff", "place"):
+        for name in self.__dataclass_fields__.keys() - {"at", "kind"}:
             # The class is frozen, and this sets a field all the same.
             object.__setattr__(self, name, masked_value(getattr(self, name)))
 
@@ -92,6 +95,8 @@ def _row(change: ReportedChange, received: datetime) -> ReportedChangeRow:
         files=storable(change.files, LONGEST_FILES),
         diff=storable(change.diff, LONGEST_DIFF),
         place=dict(change.place),
+        before=storable(change.before, LONGEST_NAME),
+        after=storable(change.after, LONGEST_NAME),
     )
 
 
@@ -107,6 +112,8 @@ def _change(row: ReportedChangeRow) -> ReportedChange:
         row.files,
         row.diff,
         row.place,
+        row.before,
+        row.after,
     )
 
 

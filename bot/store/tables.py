@@ -335,6 +335,8 @@ class ReportedChangeRow(Base):
     files: Mapped[str] = mapped_column(Text)
     diff: Mapped[str] = mapped_column(Text)
     place: Mapped[dict[str, Any]]
+    before: Mapped[str] = mapped_column(Text, server_default="")
+    after: Mapped[str] = mapped_column(Text, server_default="")
 
 
 class DeployCheckRow(Base):

@@ -5,20 +5,33 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import polars as pl
 import pytest
 
-from faultline.analysis.kinds.signals import AlertQuery
+from faultline.analysis.alert_signal.deriving import with_watched_signal
+from faultline.analysis.case.tables import empty
+from faultline.analysis.kinds.signals import AlertQuery, SignalClass
 from faultline.analysis.vocabulary import Alert, Link, Scope, Window
+from faultline.bot.investigation import asking_alert
 from faultline.bot.investigation.asking_alert import AlertQueryConnector
 from faultline.bot.settings import Settings
-from faultline.connectors.shared.contract.base import Collected, Connector, Request, collect_from
+from faultline.connectors.shared.contract.abilities import KnowsRules
+from faultline.connectors.shared.contract.base import (
+    Check,
+    Collected,
+    Connector,
+    Item,
+    Request,
+    collect_from,
+)
 from faultline.connectors.shared.queries.alert_evaluation import EARLIER_DAYS, evaluated_windows
+from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.vendors.aws import CONNECTOR as AWS
 from faultline.connectors.vendors.datadog import CONNECTOR as DATADOG
 from faultline.connectors.vendors.datadog.metrics import rolled
@@ -29,11 +42,19 @@ from faultline.connectors.vendors.grafana.managed_rules import (
     queried_source,
 )
 from faultline.connectors.vendors.loki.connector import LokiConnector
+from faultline.connectors.vendors.new_relic import CONNECTOR as NEW_RELIC
+from faultline.connectors.vendors.new_relic.conditions import (
+    NrqlCondition,
+    condition_series,
+    query_of_condition,
+    timeseries,
+)
 from faultline.connectors.vendors.prometheus.connector import PrometheusConnector
 from tests.connectors.conftest import ALERT_AT, ONSET, OpenMetrics, running_prometheus
 from tests.connectors.local_http import Asked, LocalServer, Reply
 from tests.connectors.stand_ins import aws as aws_stand_in
 from tests.connectors.stand_ins import datadog as datadog_stand_in
+from tests.connectors.stand_ins import new_relic as new_relic_stand_in
 from tests.connectors.stand_ins.aws import ALARM, AwsStandIn
 
 INCIDENT = Window(start=ALERT_AT - timedelta(minutes=30), end=ALERT_AT)
@@ -241,8 +262,6 @@ def test_grafana_asks_its_data_source_and_knows_the_threshold(
     ],
 )
 def test_a_rule_of_grafana_that_is_no_single_query_is_not_evaluated(rule: dict[str, Any]) -> None:
-    import msgspec
-
     assert queried_source(msgspec.convert(rule, ManagedRule)) is None
 
 
@@ -267,6 +286,146 @@ def test_cloudwatch_holds_the_alarms_metric_against_its_threshold(
     assert set(rows["unit"]) == {"ms"}
 
 
+@pytest.fixture
+def cloud(server: LocalServer, monkeypatch: pytest.MonkeyPatch) -> AwsStandIn:
+    """AWS, whose balancer is slow from its onset on."""
+    for key in ("ACCESS_KEY_ID", "SECRET_ACCESS_KEY"):
+        monkeypatch.setenv(f"AWS_{key}", "test")
+    stand_in = AwsStandIn(datetime.now(UTC).replace(second=0, microsecond=0))
+    stand_in.serve(server)
+    return stand_in
+
+
+def alarmed(server: LocalServer, cloud: AwsStandIn) -> Collected:
+    """What the alarm of the stand-in gives."""
+    connector = AWS.configured(Settings.model_validate(aws_stand_in.settings(server.url)))
+    assert connector is not None
+    now = cloud.alert_at
+    alert = Alert(source="cloudwatch", title=ALARM, started_at=now, labels={"alarm_name": ALARM})
+    scope = Scope(incident=Window(start=now - timedelta(minutes=30), end=now))
+    return asked_of(connector, alert, scope)
+
+
+def test_cloudwatch_evaluates_metric_math(server: LocalServer, cloud: AwsStandIn) -> None:
+    plain = cloud.alarm()
+    metric = {name: plain.pop(name) for name in ("Namespace", "MetricName", "Dimensions")}
+    stat = {"Metric": metric, "Stat": plain.pop("ExtendedStatistic"), "Period": plain.pop("Period")}
+    parts = [
+        {"Id": "m1", "MetricStat": stat, "ReturnData": False},
+        {"Id": "e1", "Expression": "m1 * 100", "Label": "Slowness", "ReturnData": True},
+    ]
+    cloud.replies["DescribeAlarms"] = lambda _: {
+        "MetricAlarms": [{**plain, "Metrics": parts, "Threshold": 50.0}]
+    }
+
+    def values(params: Any) -> dict[str, Any]:
+        """The expression alone comes back, as ReturnData says."""
+        assert [query["ReturnData"] for query in params["MetricDataQueries"]] == [False, True]
+        period = params["MetricDataQueries"][0]["MetricStat"]["Period"]
+        times = list(range(int(params["StartTime"]), int(params["EndTime"]), period))
+        late = [at >= cloud.onset.timestamp() for at in times]
+        result = {"Id": "e1", "Timestamps": times, "StatusCode": "Complete"}
+        return {"MetricDataResults": [{**result, "Values": [90.0 if at else 5.0 for at in late]}]}
+
+    cloud.replies["GetMetricData"] = values
+    rows = rows_of(alarmed(server, cloud))
+    assert set(rows["threshold"]) == {50.0}
+    true = rows.filter(pl.col("is_true") > 0)
+    assert set(true["value"]) == {90.0}
+    assert abs(first_true(rows) - cloud.onset) <= MINUTE
+
+
+def test_cloudwatch_evaluates_the_firing_child_of_a_composite_alarm(
+    server: LocalServer, cloud: AwsStandIn
+) -> None:
+    calm = cloud.alarm() | {"AlarmName": "calm", "StateValue": "OK", "Threshold": 900.0}
+    firing = cloud.alarm() | {"AlarmName": "firing"}
+
+    def describe(params: Any) -> dict[str, Any]:
+        if params.get("ChildrenOfAlarmName"):
+            return {"MetricAlarms": [{"AlarmName": "calm"}, {"AlarmName": "firing"}]}
+        if params.get("AlarmNames") == [ALARM]:
+            rule = "ALARM(calm) OR ALARM(firing)"
+            return {"CompositeAlarms": [{"AlarmName": ALARM, "AlarmRule": rule}]}
+        return {"MetricAlarms": [calm, firing]}
+
+    cloud.replies["DescribeAlarms"] = describe
+    collected = alarmed(server, cloud)
+    rows = rows_of(collected)
+    assert set(rows["threshold"]) == {1000.0}
+    assert rows.filter(pl.col("is_true") > 0).height
+    assert "alarm firing" in collected.items[0].query
+
+
+def test_a_composite_alarm_without_a_metric_is_a_gap(
+    server: LocalServer, cloud: AwsStandIn
+) -> None:
+    rule = {"AlarmName": ALARM, "AlarmRule": "TRUE"}
+    cloud.replies["DescribeAlarms"] = lambda _: {"CompositeAlarms": [rule]}
+    (gap,) = alarmed(server, cloud).missing
+    assert gap.kind == "alert_query"
+
+
+class Evaluator:
+    """A server that evaluates any query, in the way that it is given."""
+
+    kinds = ("metrics",)
+    limits = Limits()
+
+    def __init__(self, name: str, answer: Callable[[], Awaitable[Collected]]) -> None:
+        self.name = name
+        self._answer = answer
+
+    def evaluates(self, alert: Alert) -> bool:
+        return True
+
+    async def evaluate(self, request: Request) -> Collected:
+        return await self._answer()
+
+    async def collect(self, request: Request) -> Collected:
+        raise NotImplementedError
+
+    async def check(self) -> Check:
+        raise NotImplementedError
+
+
+async def broken() -> Collected:
+    raise KeyError("metric")
+
+
+async def silent() -> Collected:
+    await asyncio.sleep(60)
+    return Collected()
+
+
+async def answering() -> Collected:
+    row = (ALERT_AT, '{"queue": "orders"}', 1.0, 7.0, ">", 5.0, None)
+    table = pl.DataFrame([row], schema=empty("alert_query").schema, orient="row")
+    return Collected({"alert_query": table}, (Item("alert_query", "depth > 5", rows=1),))
+
+
+QUERY_OF_ALL = AlertQuery(language="promql", text="depth > 5")
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [(broken, "could not be evaluated (KeyError)"), (silent, "no answer within")],
+)
+def test_the_fault_of_one_server_costs_no_other_servers_answer(
+    fault: Callable[[], Awaitable[Collected]], reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asking_alert, "WITHIN_S", 0.2)
+    request = Request(alert_on(QUERY_OF_ALL), SCOPE, Path())
+    servers = [Evaluator("a", fault), Evaluator("b", answering)]
+    both = asyncio.run(collect_from(AlertQueryConnector(servers), request))
+    assert rows_of(both).height == 1
+    assert [item.source for item in both.items] == ["b"]
+    alone = asyncio.run(collect_from(AlertQueryConnector(servers[:1]), request))
+    (gap,) = alone.missing
+    assert (gap.kind, gap.source, gap.query) == ("alert_query", "a", "depth > 5")
+    assert reason in gap.reason
+
+
 def test_datadog_evaluates_the_monitors_expression(server: LocalServer) -> None:
     datadog_stand_in.serve(server)
     connector = DATADOG.configured(Settings.model_validate(datadog_stand_in.settings(server.url)))
@@ -282,6 +441,51 @@ def test_datadog_evaluates_the_monitors_expression(server: LocalServer) -> None:
     assert json.loads(rows["series"][0])["service"] == "checkout"
     assert rows.filter(pl.col("is_true") > 0).height
     assert first_true(rows) >= ONSET - 2 * MINUTE
+
+
+def test_new_relic_evaluates_the_condition_that_the_alert_names(server: LocalServer) -> None:
+    new_relic_stand_in.serve(server)
+    connector = NEW_RELIC.configured(
+        Settings.model_validate(new_relic_stand_in.settings(server.url))
+    )
+    assert connector is not None
+    labels = {"condition": "Checkout fails"}
+    alert = Alert(source="new_relic", title="Issue", started_at=ALERT_AT, labels=labels)
+    assert isinstance(connector, KnowsRules)
+    rule = asyncio.run(connector.rule_of(alert))
+    assert rule is not None
+    assert (rule.language, rule.comparison, rule.threshold) == ("nrql", ">", 5.0)
+    assert (rule.unit, rule.holds_for_s, rule.window_s) == ("%", 300, 60)
+    alert = with_watched_signal(alert.model_copy(update={"query": rule}))
+    assert alert.watches is not None
+    assert alert.watches.signal_class is SignalClass.ERRORS
+    rows = rows_of(asked_of(connector, alert))
+    assert first_true(rows) == ONSET
+    assert json.loads(rows["series"][0]) == {"service.name": "checkout"}
+    assert (set(rows["threshold"]), set(rows["unit"])) == ({5.0}, {"%"})
+
+
+def test_a_baseline_of_new_relic_is_a_gap(server: LocalServer) -> None:
+    new_relic_stand_in.serve(server)
+    connector = NEW_RELIC.configured(
+        Settings.model_validate(new_relic_stand_in.settings(server.url))
+    )
+    assert connector is not None
+    condition = msgspec.convert(new_relic_stand_in.condition("x", "BASELINE"), NrqlCondition)
+    (gap,) = asked_of(connector, alert_on(query_of_condition([condition], "x"))).missing
+    assert "baseline" in gap.reason
+
+
+def test_the_clauses_of_a_condition_give_way_to_the_window() -> None:
+    text = "SELECT count(*) FROM Log WHERE a = 'x' SINCE 5 minutes ago FACET `pod name`, b LIMIT 10"
+    window = evaluated_windows(SCOPE)[0]
+    sent = timeseries(text, window, 60)
+    assert sent.count("SINCE") == sent.count("LIMIT") == 1
+    assert "FACET `pod name`, b LIMIT 100 TIMESERIES 60 seconds SINCE" in sent
+    row = {"facet": ["p-1", "y"], "pod name": "p-1", "b": "y", "count": 3, "beginTimeSeconds": 60}
+    (series,) = condition_series(text, [row])
+    assert series.labels == {"pod name": "p-1", "b": "y"}
+    assert series.points == [(60_000_000_000, 3.0)]
 
 
 def test_a_monitors_window_is_the_minutes_up_to_a_point() -> None:

@@ -7,7 +7,7 @@ import asyncio
 import base64
 import gzip
 import json
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, unquote
@@ -21,7 +21,9 @@ from faultline.analysis.case.folder import read_case, write_evidence, write_json
 from faultline.analysis.case.tables import SCHEMAS, conform, write_table
 from faultline.analysis.diagnosis import diagnose
 from faultline.analysis.errors import BudgetExceeded, ConnectorError, SettingsError
+from faultline.analysis.kinds.signals import AlertQuery
 from faultline.analysis.vocabulary import Alert, Diagnosis, Evidence, Gap
+from faultline.bot.investigation.asking_alert import AlertQueryConnector
 from faultline.bot.settings import Settings
 from faultline.connectors.shared.auth.azure_token import Credential, Tokens
 from faultline.connectors.shared.contract.base import Collected, collect_from
@@ -601,3 +603,85 @@ def test_the_database_that_is_refused_and_the_write_near_it_are_diagnosed(
     (near,) = [f for f in found.findings if f.kind == "change_near"]
     assert near.details.written()["change"] == "c-1"
     assert any("SqlException" in f.sentence for f in found.findings)
+
+
+def searched(asked: Asked) -> Reply:
+    """Failed requests of one role in bins of five minutes; those of calm minutes have no row."""
+    text = asked.query["query"][0]
+    assert text.endswith("by faultline_at = bin(TimeGenerated, 300s), ['AppRoleName']")
+    start, end = (datetime.fromisoformat(t) for t in asked.query["timespan"][0].split("/"))
+    rows = []
+    at = ONSET.replace(minute=ONSET.minute // 5 * 5)
+    while at < ALERT_AT:
+        if start <= at < end:
+            rows.append([at.strftime("%Y-%m-%dT%H:%M:%SZ"), "checkout", 40])
+        at += timedelta(minutes=5)
+    return stand_in.result(["faultline_at", "AppRoleName", "faultline_value"], rows)
+
+
+def log_alert(text: str, **more: Any) -> Alert:
+    query = AlertQuery(
+        language="kql",
+        text=text,
+        statistic="Count",
+        comparison=">",
+        threshold=10,
+        window_s=300,
+        dimensions={"AppRoleName": "checkout"},
+    )
+    query = query.model_copy(update=more)
+    return Alert(source="azure_monitor", title="5xx", started_at=ALERT_AT, query=query)
+
+
+def evaluated(server: LocalServer, folder: Path, alert: Alert) -> Collected:
+    source = AlertQueryConnector([connector(server)])
+    return asyncio.run(collect_from(source, request_for(folder, alert=alert)))
+
+
+def test_a_log_rule_is_counted_in_its_own_windows(azure: LocalServer, tmp_path: Path) -> None:
+    azure.on(QUERY_PATH, searched)
+    text = "AppRequests | where TimeGenerated > ago(5m) | where Success == false"
+    rows = evaluated(azure, tmp_path, log_alert(text)).tables["alert_query"]
+    sent = [asked.query["query"][0] for asked in azure.asked if asked.path == QUERY_PATH]
+    assert all("ago(" not in query and "| where Success == false" in query for query in sent)
+    true = rows.filter(rows["is_true"] > 0)
+    assert true["time"].min() == ONSET.replace(minute=ONSET.minute // 5 * 5)
+    assert set(true["series"]) == {'{"AppRoleName": "checkout"}'}
+    # A window without a row counts none.
+    assert rows.filter(rows["is_true"] == 0)["value"].max() == 0
+    assert {asked.method for asked in azure.asked if asked.path == QUERY_PATH} == {"GET"}
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("AppRequests | where TimeGenerated > ago(2h) and x > 1", "counts back from now"),
+        ("externaldata(a:string)['https://x.example']", "outside the workspace"),
+        ("requests | where success == false", "azure_monitor.application_id"),
+    ],
+)
+def test_a_log_rule_that_cannot_be_asked_is_a_gap(
+    azure: LocalServer, tmp_path: Path, text: str, reason: str
+) -> None:
+    (gap,) = evaluated(azure, tmp_path, log_alert(text)).missing
+    assert reason in gap.reason
+
+
+def test_a_metric_measurement_of_the_first_version_has_its_times(
+    azure: LocalServer, tmp_path: Path
+) -> None:
+    def measured(asked: Asked) -> Reply:
+        columns = ["timestamp", "cloud_RoleName", "AggregatedValue"]
+        start, end = (datetime.fromisoformat(t) for t in asked.query["timespan"][0].split("/"))
+        row = [ONSET.strftime("%Y-%m-%dT%H:%M:%S.0000000Z"), "checkout", 30.0]
+        return stand_in.result(columns, [row] if start <= ONSET < end else [])
+
+    azure.on(APPLICATION_PATH, measured)
+    text = "requests | summarize AggregatedValue = count() by bin(timestamp, 5m), cloud_RoleName"
+    alert = log_alert(text, statistic=None, dimensions={"cloud_RoleName": "checkout"})
+    url = azure.url
+    own = {"workspace_id": None, "application_id": "app-1", "applications_url": url}
+    source = AlertQueryConnector([connector(azure, **own)])
+    found = asyncio.run(collect_from(source, request_for(tmp_path, alert=alert)))
+    (row,) = found.tables["alert_query"].iter_rows(named=True)
+    assert (row["time"], row["value"], row["is_true"]) == (ONSET, 30.0, 1.0)

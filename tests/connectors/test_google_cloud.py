@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
+from collections.abc import Iterator
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -17,9 +19,11 @@ import pytest
 
 from faultline.analysis.case.tables import conform
 from faultline.analysis.errors import ConnectorError
-from faultline.analysis.vocabulary import Alert, Window
+from faultline.analysis.vocabulary import Alert, Link, Window
+from faultline.bot.investigation.asking_alert import AlertQueryConnector
 from faultline.bot.settings import Settings
 from faultline.connectors.shared.auth.google_token import GoogleToken
+from faultline.connectors.shared.contract.base import collect_from
 from faultline.connectors.shared.rows.log_windows import ERROR_LINES, LINES
 from faultline.connectors.shared.rows.service_names import ServiceNames
 from faultline.connectors.shared.transport.circuit_breaker import ByteBudget, Deadline
@@ -28,11 +32,12 @@ from faultline.connectors.vendors.google_cloud.collecting import MOST_PAGES, MOS
 from faultline.connectors.vendors.google_cloud.connector import LIMITS, NEEDS, GoogleCloudConnector
 from faultline.connectors.vendors.google_cloud.session import ENTRIES, GoogleApi
 from tests.connectors.collected_cases import collected, diagnosed
-from tests.connectors.conftest import ALERT_AT, ONSET
-from tests.connectors.local_http import LocalServer, Reply
+from tests.connectors.conftest import ALERT_AT, ONSET, request_for
+from tests.connectors.local_http import Asked, LocalServer, Reply
 from tests.connectors.stand_ins import google_cloud as stand_in
 
 NAMES = ServiceNames()
+MINUTE = timedelta(minutes=1)
 
 
 def connector(server: LocalServer, **own: Any) -> GoogleCloudConnector:
@@ -276,9 +281,9 @@ def test_check_says_which_api_cannot_be_read_and_what_it_needs(server: LocalServ
 def test_hostile_points_entries_and_spans_are_left_out() -> None:
     interval = metrics._Interval(endTime="soon")
     bad = metrics.GoogleSeries(
-        points=[metrics._GooglePoint(interval, metrics._Value(doubleValue=1.0))]
+        points=[metrics._GooglePoint(interval, metrics.GoogleValue(doubleValue=1.0))]
     )
-    huge = metrics._Value(int64Value="9" * 400)
+    huge = metrics.GoogleValue(int64Value="9" * 400)
     assert huge.number is None or huge.number > 0
     assert metrics.metric_rows(metrics.METRICS[0], [bad], NAMES) == []
     page = logs.line_page([logs.LogEntry(timestamp="2026-03-02T11:00:00Z")], ["a"], NAMES)
@@ -323,3 +328,164 @@ def test_the_page_names_metrics_permissions_and_limits_as_they_are() -> None:
     assert f"{MOST_TRACED} services" in page
     assert f"{MOST_PAGES} pages" in page
     assert f"latest {logs.MOST_CHANGES}" in page
+
+
+# The alert's own query: the condition of the policy that it names.
+
+COUNT = 'metric.type="run.googleapis.com/request_count" AND resource.type="cloud_run_revision"'
+RATE = {
+    "alignmentPeriod": "60s",
+    "perSeriesAligner": "ALIGN_RATE",
+    "crossSeriesReducer": "REDUCE_SUM",
+    "groupByFields": ["resource.labels.service_name"],
+}
+THRESHOLD = {
+    "filter": f'{COUNT} AND metric.labels.response_code_class="5xx"',
+    "aggregations": [RATE],
+    "denominatorFilter": COUNT,
+    "denominatorAggregations": [RATE],
+    "comparison": "COMPARISON_GT",
+    "thresholdValue": 0.1,
+    "duration": "300s",
+    "trigger": {"count": 1},
+}
+MQL_TEXT = (
+    "fetch cloud_run_revision | metric 'run.googleapis.com/request_count' | align rate(1m) "
+    "| group_by [resource.service_name], [value: mean(value.request_count)] "
+    "| condition val() > 0.1 '1/s'"
+)
+PROMQL_TEXT = "sum by (service_name) (rate(run_googleapis_com:request_count[5m])) > 0.1"
+CONDITIONS: dict[str, dict[str, Any]] = {
+    "filter": {"conditionThreshold": THRESHOLD},
+    "promql": {"conditionPrometheusQueryLanguage": {"query": PROMQL_TEXT, "duration": "300s"}},
+    "mql": {"conditionMonitoringQueryLanguage": {"query": MQL_TEXT, "duration": "300s"}},
+}
+
+
+def policy(*conditions: dict[str, Any]) -> Reply:
+    """As `alertPolicies.list` answers."""
+    named = [{"displayName": f"condition {n}", **c} for n, c in enumerate(conditions)]
+    name = f"projects/{stand_in.PROJECT}/alertPolicies/1"
+    found = {"name": name, "displayName": "Checkout fails", "conditions": named, "enabled": True}
+    return Reply({"alertPolicies": [found], "totalSize": 1})
+
+
+def minutes_of(start: datetime, end: datetime) -> Iterator[tuple[datetime, float]]:
+    """Minutes with a value, which is larger from the onset on."""
+    at = start
+    while at <= end:
+        yield at, 0.4 if at >= ONSET else 0.02
+        at += timedelta(minutes=1)
+
+
+def filtered(asked: Asked) -> Reply:
+    """Of a ratio both sides by one filter each."""
+    names = ("interval.startTime", "interval.endTime")
+    start, end = (datetime.fromisoformat(asked.query[name][0]) for name in names)
+    assert asked.query["aggregation.perSeriesAligner"] == ["ALIGN_RATE"]
+    failed = "5xx" in asked.query["filter"][0]
+    points = [
+        {
+            "interval": {"startTime": stand_in.zulu(at), "endTime": stand_in.zulu(at + MINUTE)},
+            "value": {"doubleValue": 20 * value if failed else 20.0},
+        }
+        for at, value in minutes_of(start, end)
+    ]
+    resource = {"type": "cloud_run_revision", "labels": {"service_name": "checkout"}}
+    return Reply({"timeSeries": [{"metric": {}, "resource": resource, "points": points}]})
+
+
+def matrix(asked: Asked) -> Reply:
+    """The Prometheus HTTP API."""
+    start, end = (datetime.fromisoformat(asked.query[name][0]) for name in ("start", "end"))
+    assert "> 0.1" not in asked.query["query"][0]
+    values = [[at.timestamp(), str(value)] for at, value in minutes_of(start, end)]
+    result = [{"metric": {"service_name": "checkout"}, "values": values}]
+    return Reply({"status": "success", "data": {"resultType": "matrix", "result": result}})
+
+
+def queried(asked: Asked) -> Reply:
+    """`timeSeries.query`."""
+    text = json.loads(asked.body)["query"]
+    assert "condition" not in text
+    start, end = (
+        datetime.strptime(at, "%Y/%m/%d-%H:%M:%S").replace(tzinfo=UTC)
+        for at in re.findall(r"d'([^']+)'", text)
+    )
+    points = [
+        {
+            "values": [{"doubleValue": value}],
+            "timeInterval": {"startTime": stand_in.zulu(at), "endTime": stand_in.zulu(at)},
+        }
+        for at, value in minutes_of(start, end)
+    ]
+    descriptor = {
+        "labelDescriptors": [{"key": "resource.service_name"}],
+        "pointDescriptors": [{"key": "value", "valueType": "DOUBLE", "metricKind": "GAUGE"}],
+    }
+    data = [{"labelValues": [{"stringValue": "checkout"}], "pointData": points}]
+    return Reply({"timeSeriesDescriptor": descriptor, "timeSeriesData": data})
+
+
+def policy_alert(**labels: str) -> Alert:
+    link = Link(title="Incident", url="https://console.cloud.google.com/monitoring/alerting/1")
+    return Alert(
+        source="gcp_monitoring",
+        title="Checkout fails",
+        started_at=ALERT_AT,
+        labels=labels,
+        links=(link,),
+    )
+
+
+@pytest.mark.parametrize("kind", CONDITIONS)
+def test_the_condition_of_the_policy_is_evaluated(
+    server: LocalServer, tmp_path: Path, kind: str
+) -> None:
+    built = connector(server)
+    server.on(stand_in.POLICIES, policy(CONDITIONS[kind]))
+    server.on(stand_in.SERIES, filtered)
+    server.on(stand_in.PROMQL, matrix)
+    server.on(stand_in.MQL, queried)
+    alert = policy_alert(project=stand_in.PROJECT, condition="condition 0")
+    request = request_for(tmp_path, alert=alert)
+    found = asyncio.run(collect_from(AlertQueryConnector([built]), request))
+    assert found.missing == ()
+    rows = found.tables["alert_query"]
+    true = rows.filter(pl.col("is_true") > 0)
+    assert abs(true["time"].min() - ONSET) <= MINUTE  # type: ignore[operator]
+    assert true["value"].to_list() == pytest.approx([0.4] * true.height)
+    assert set(rows["threshold"]) == {0.1}
+    assert {"checkout"} == {next(iter(json.loads(key).values())) for key in rows["series"]}
+    asked = next(one for one in server.asked if one.path == stand_in.POLICIES)
+    assert asked.query["filter"] == ['display_name="Checkout fails"']
+    rule = asyncio.run(built.rule_of(alert))
+    assert rule is not None
+    assert rule.holds_for_s == 300
+
+
+@pytest.mark.parametrize(
+    ("conditions", "reason"),
+    [
+        ((CONDITIONS["promql"], CONDITIONS["filter"]), "no single policy"),
+        (({"conditionMatchedLog": {"filter": "severity>=ERROR"}},), "no single policy"),
+        (
+            ({"conditionMonitoringQueryLanguage": {"query": "fetch x | condition a > b"}},),
+            "no plain number",
+        ),
+    ],
+)
+def test_a_condition_that_cannot_be_asked_is_a_gap(
+    server: LocalServer, tmp_path: Path, conditions: tuple[dict[str, Any], ...], reason: str
+) -> None:
+    built = connector(server)
+    server.on(stand_in.POLICIES, policy(*conditions))
+    request = request_for(tmp_path, alert=policy_alert())
+    (gap,) = asyncio.run(collect_from(AlertQueryConnector([built]), request)).missing
+    assert reason in gap.reason
+
+
+def test_an_alert_of_another_project_is_not_asked_about(server: LocalServer) -> None:
+    assert not connector(server).evaluates(policy_alert(project="other"))
+    plain = Alert(source="alertmanager", title="Checkout fails", started_at=ALERT_AT)
+    assert not connector(server).evaluates(plain)

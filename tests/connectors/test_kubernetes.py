@@ -11,6 +11,7 @@ import asyncio
 import json
 import re
 import ssl
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
@@ -28,6 +29,7 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from faultline.analysis.case.folder import read_case, write_evidence, write_json
+from faultline.analysis.case.rounds import Lead
 from faultline.analysis.case.tables import SCHEMAS, conform, write_table
 from faultline.analysis.diagnosis import diagnose
 from faultline.analysis.errors import SettingsError
@@ -730,3 +732,41 @@ def diagnosed(server: LocalServer, folder: Path, alert: Alert) -> Diagnosis:
     ]
     write_evidence(case, items, gaps)
     return diagnose(read_case(case))
+
+
+def followed(server: LocalServer, folder: Path, lead: Lead) -> Collected:
+    """What the cluster says of a lead in the second round."""
+    alert = Alert(source="test", title=f"Lead: {lead.subject}", started_at=ALERT_AT)
+    request = replace(request_for(folder, alert=alert, services=()), round=2, leads=(lead,))
+    return asyncio.run(collect_from(connector(server), request))
+
+
+def test_a_node_is_followed_to_the_pods_that_run_there(server: LocalServer, tmp_path: Path) -> None:
+    stand_in.serve(server)
+    there = pod("report-1-x2x4b", "report", "node-9", [])
+    there["metadata"]["namespace"] = "batch"
+    server.on("/api/v1/pods", listed([there]))
+    server.on("/api/v1/nodes", listed([node("node-9", DiskPressure="True")]))
+    lead = Lead(kind="node", subject="node-9", because="the alert is about it")
+    states = followed(server, tmp_path, lead).tables["monitors"]
+    asked = next(one for one in server.asked if one.path == "/api/v1/pods")
+    assert asked.query["fieldSelector"] == ["spec.nodeName=node-9"]
+    bad = states.filter(pl.col("monitor") == "node node-9 DiskPressure")
+    assert bad["state"][0].startswith("DiskPressure=True")
+    assert bad["service"].to_list() == ["report-1"]
+
+
+def test_a_volume_is_followed_to_the_pods_that_mount_it(
+    server: LocalServer, tmp_path: Path
+) -> None:
+    stand_in.serve(server)
+    mounting, other = pod("orders-0", "orders", "node-1", []), pod("cart-0", "cart", "node-1", [])
+    claim = {"name": "data", "persistentVolumeClaim": {"claimName": "data-orders-0"}}
+    mounting["spec"]["volumes"] = [claim]
+    server.on("/api/v1/namespaces/shop/pods", listed([mounting, other]))
+    lead = Lead(kind="volume", subject="shop/data-orders-0", because="the alert is about it")
+    found = followed(server, tmp_path, lead)
+    assert "orders" in set(found.tables["monitors"]["service"])
+    assert "cart" not in set(found.tables["monitors"]["service"])
+    # Its own facts say that the claim is not there.
+    assert set(found.tables["states"]["service"]) <= {"orders"}

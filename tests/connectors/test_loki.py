@@ -202,6 +202,36 @@ def test_only_the_alert_s_place_is_asked_and_elsewhere_who_has_nothing_there(
     assert selectors == {here, '{service_name="ledger"}'}
 
 
+def test_the_alerts_namespace_comes_first_then_the_rest_of_its_place(
+    server: LocalServer, tmp_path: Path
+) -> None:
+    loki = connector(server)
+    there = ["service_name", "cluster", "namespace"]
+    server.on("/loki/api/v1/labels", Reply({"status": "success", "data": there}))
+    by_bound = {
+        '{cluster="eu",namespace="prod"}': ["checkout"],
+        '{cluster="eu"}': ["checkout", "orders-db"],
+        "": ["checkout", "orders-db", "ledger"],
+    }
+
+    def names(asked: Asked) -> Reply:
+        return Reply({"status": "success", "data": by_bound[asked.query.get("query", [""])[0]]})
+
+    server.on("/loki/api/v1/label/service_name/values", names)
+    labels = {"cluster": "eu", "namespace": "prod"}
+    alert = Alert(
+        source="test", title="errors", started_at=ALERT_AT, service="checkout", labels=labels
+    )
+    services = ("checkout", "orders-db", "ledger")
+    asyncio.run(loki.collect(request_for(tmp_path, services=services, alert=alert)))
+    selectors = {query[query.index("{") : query.index("}") + 1] for query in queries(server)}
+    assert selectors == {
+        '{service_name="checkout",cluster="eu",namespace="prod"}',
+        '{service_name="orders-db",cluster="eu"}',
+        '{service_name="ledger"}',
+    }
+
+
 def test_a_hostile_label_value_stays_inside_its_quotes(server: LocalServer, tmp_path: Path) -> None:
     built = connector(server)
     evil = 'checkout"} |= `x` or {a="\\'

@@ -38,8 +38,20 @@ def samples() -> str:
         series.add("kube_statefulset_replicas", "gauge", workload, 0 if changed else 1, t)
         generation = "kube_statefulset_metadata_generation"
         series.add(generation, "gauge", workload, 4 if changed else 3, t)
+        add_schedule(series, t)
         add_configuration(series, t, changed=changed)
     return series.finished()
+
+
+def add_schedule(series: OpenMetrics, t: int) -> None:
+    """A Deployment that a CronJob scales, and another CronJob that ran at that minute."""
+    done = t >= END - ROLLED_S - 3600
+    worker = f'{IN_SHOP},deployment="worker"'
+    series.add("kube_deployment_spec_replicas", "gauge", worker, 1 if done else 2, t)
+    for job in ("nightly-scale-down", "report"):
+        ran = END - ROLLED_S - 3610 - (0 if done else 86_400)
+        labels = f'{IN_SHOP},cronjob="{job}"'
+        series.add("kube_cronjob_status_last_schedule_time", "gauge", labels, ran, t)
 
 
 def add_cart(series: OpenMetrics, t: int, *, changed: bool) -> None:
@@ -108,6 +120,7 @@ def test_replicas_show_with_both_numbers(collection: Collected) -> None:
     assert (rows["checkout"]["before"], rows["checkout"]["after"]) == ("3", "5")
     assert rows["checkout"]["restored_by"] == "HorizontalPodAutoscaler checkout-hpa"
     assert rows["postgres"]["restored_by"] is None
+    assert rows["worker"]["restored_by"] == "CronJob nightly-scale-down"
     at = rows["postgres"]["time"].timestamp()
     assert abs(at - (END - ROLLED_S)) <= INTERVAL_S
 

@@ -15,6 +15,12 @@ from faultline.analysis.case.tables import conform
 from faultline.analysis.vocabulary import Alert, Scope, Window
 from faultline.connectors.shared.contract.base import Request, collect_from
 from faultline.connectors.vendors.prometheus.connector import PrometheusConnector
+from faultline.connectors.vendors.prometheus.promql import PromQuery
+from faultline.connectors.vendors.prometheus.series import (
+    PrometheusSelection,
+    PrometheusSeries,
+    keep_alerts,
+)
 from tests.connectors.conftest import (
     ALERT_AT,
     OpenMetrics,
@@ -42,6 +48,21 @@ def samples() -> str:
             series.add("container_memory_working_set_bytes", "gauge", labels, memory, t)
         add_requests(series, t, ELSEWHERE, "shared", 3 * (t - begin), 0.0)
     return series.finished()
+
+
+@pytest.fixture(scope="module")
+def jobs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningPrometheus]:
+    """Series whose only label is the scrape's job, `namespace/name`."""
+    series = OpenMetrics()
+    begin = END - 3 * 3600
+    for t in range(begin, END, INTERVAL_S):
+        for job, share in (("prod/payments", 0.0), ("staging/payments", 0.3), ("prod/cart", 0.1)):
+            total = 10.0 * (t - begin)
+            for code, count in (("200", total * (1 - share)), ("500", total * share)):
+                labels = f'job="{job}",code="{code}"'
+                series.add("http_requests_total", "counter", labels, count, t)
+    with running_prometheus(tmp_path_factory.mktemp("jobs"), series.finished()) as prometheus:
+        yield prometheus
 
 
 def add_requests(
@@ -105,3 +126,41 @@ def test_an_exporters_namespace_hides_nothing(server: RunningPrometheus) -> None
     rows = metrics.filter(service="payments", signal="error_ratio")
     assert {'{"namespace":"prod"}', '{"namespace":"staging"}'} <= set(rows["labels"])
     assert rows["labels"].null_count() == 0
+
+
+@pytest.mark.parametrize(("job", "share"), [("prod/payments", 0.0), ("staging/payments", 0.3)])
+def test_a_scrape_jobs_namespace_is_no_part_of_the_services_name(
+    jobs: RunningPrometheus, job: str, share: float
+) -> None:
+    metrics = metrics_for(jobs, {"job": job})
+    assert set(metrics["service"]) == {"payments", "cart"}
+    assert largest(metrics, "payments", "error_ratio") == pytest.approx(share, abs=0.001)
+
+
+def test_scrape_jobs_of_one_name_are_not_mixed_where_the_alert_names_none(
+    jobs: RunningPrometheus,
+) -> None:
+    rows = metrics_for(jobs, {}).filter(service="payments", signal="error_ratio")
+    assert set(rows["labels"]) == {'{"namespace":"prod"}', '{"namespace":"staging"}'}
+
+
+def test_alerts_of_another_place_are_no_monitors_of_this_one() -> None:
+    def firing(**labels: str) -> PrometheusSeries:
+        return PrometheusSeries({"alertname": "Slow", **labels}, [(1.0, "1")])
+
+    own = firing(service="payments", namespace="prod")
+    callee = firing(service="billing", namespace="shared")
+    rows = [
+        own,
+        callee,
+        firing(service="payments", namespace="staging"),
+        firing(service="payments", namespace="prod", cluster="us"),
+        firing(service="cart", namespace="staging"),
+        firing(service="cart", namespace="prod"),
+    ]
+    alerts = PrometheusSelection(PromQuery("alerts", None, "ALERTS"), rows)
+    labels = {"namespace": "prod", "cluster": "eu"}
+    alert = Alert(source="x", title="t", started_at=ALERT_AT, service="payments", labels=labels)
+    keep_alerts(alerts, alert, "service")
+    # What runs in one namespace alone may be called from another.
+    assert alerts.series == [own, callee, rows[-1]]

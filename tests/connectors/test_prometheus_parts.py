@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -130,3 +131,54 @@ def test_clusters_are_compared_although_the_alert_names_one(
     assert set(split) >= {'{"cluster":"prod-eu"}', '{"cluster":"prod-us"}', '{"version":"2.3.1"}'}
     # An instance is a pod, and is not asked about twice.
     assert not split.str.contains("instance").any()
+
+
+ZONES = {"node-1": "eu-1a", "node-2": "eu-1b", "node-3": "eu-1c"}
+
+
+def samples_of_zones() -> str:
+    """Two services with a pod on each node; in one zone both fail. Pods have no place of their own:
+    kube-state-metrics has it."""
+    series, rng = OpenMetrics(), np.random.default_rng(7)
+    end = int(ALERT_AT.timestamp()) + 30
+    for service in ("checkout", "payments"):
+        for number, (node, zone) in enumerate(ZONES.items()):
+            pod, address = f"{service}-{number}", f"10.1.{len(service)}.{number}"
+            good = bad = 0
+            for t in range(end - 3 * 3600, end, INTERVAL_S):
+                fails = zone == "eu-1b" and t - INTERVAL_S >= ONSET.timestamp()
+                count = int(rng.poisson(RATE * INTERVAL_S))
+                failed = int(rng.binomial(count, BAD_SHARE if fails else 0.002))
+                good, bad = good + count - failed, bad + failed
+                scraped = f'service="{service}",instance="{address}:8080"'
+                for status, value in (("200", good), ("500", bad)):
+                    labels = f'{scraped},status="{status}"'
+                    series.add("http_requests_total", "counter", labels, value, t)
+                where = f'pod="{pod}",pod_ip="{address}",node="{node}"'
+                series.add("kube_pod_info", "gauge", where, 1, t)
+    for node, zone in ZONES.items():
+        for t in range(end - 3600, end, INTERVAL_S):
+            labels = f'node="{node}",label_topology_kubernetes_io_zone="{zone}"'
+            series.add("kube_node_labels", "gauge", labels, 1, t)
+    return series.finished()
+
+
+def test_a_zone_that_only_kube_state_metrics_knows_is_the_cause(tmp_path: Path) -> None:
+    start = ALERT_AT - timedelta(minutes=30)
+    scope = Scope(
+        incident=Window(start=start, end=ALERT_AT + timedelta(seconds=30)),
+        baseline=(Window(start=start - timedelta(hours=2), end=start),),
+        services=("checkout", "payments"),
+    )
+    alert = Alert(source="test", title="checkout fails", started_at=ALERT_AT, service="checkout")
+    (tmp_path / "prometheus").mkdir()
+    (tmp_path / "case").mkdir()
+    with running_prometheus(tmp_path / "prometheus", samples_of_zones()) as prometheus:
+        diagnosis = diagnosed_request(
+            tmp_path / "case",
+            Request(alert, scope, tmp_path / "case"),
+            PrometheusConnector(prometheus.url),
+        )
+    labels = read_case(tmp_path / "case").metrics["labels"].drop_nulls().unique().to_list()
+    assert any('"node":"node-2","zone":"eu-1b"' in text for text in labels)
+    assert diagnosis.causes[0].subject in ("eu-1b", "node-2")

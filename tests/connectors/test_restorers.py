@@ -6,7 +6,11 @@ import msgspec
 import pytest
 
 from faultline.connectors.vendors.kubernetes.answers import Meta
-from faultline.connectors.vendors.kubernetes.restorers import replicas_restorer, restorer_of
+from faultline.connectors.vendors.kubernetes.restorers import (
+    replicas_restorer,
+    resources_restorer,
+    restorer_of,
+)
 
 
 def meta(**fields: object) -> Meta:
@@ -40,3 +44,26 @@ def test_an_automaton_sets_replicas_again_and_a_person_does_not(
     writer: str, restorer: str | None
 ) -> None:
     assert replicas_restorer(meta(), "Deployment", (), writer) == restorer
+
+
+def test_a_downscaler_restores_the_replicas_that_it_noted() -> None:
+    noted = meta(annotations={"downscaler/original-replicas": "3"})
+    assert replicas_restorer(noted, "Deployment", (), "kubectl") == "kube-downscaler"
+    assert restorer_of(noted) is None
+
+
+@pytest.mark.parametrize(
+    ("annotations", "restorer"),
+    [
+        (
+            {"vpaUpdates": "Pod resources updated by orders-vpa: container 0: memory request"},
+            "VerticalPodAutoscaler orders-vpa",
+        ),
+        ({"vpaObservedContainers": "app"}, None),
+        ({}, None),
+    ],
+)
+def test_a_vertical_autoscaler_sets_a_pods_memory_again(
+    annotations: dict[str, str], restorer: str | None
+) -> None:
+    assert resources_restorer(meta(annotations=annotations)) == restorer

@@ -210,3 +210,26 @@ def test_traces_are_those_of_the_alerts_environment_where_it_has_any(
     assert f'{{ resource.service.name = "checkout"{within} }}' in searches(server)
     everywhere = [query for query in searches(server) if within not in query]
     assert bool(everywhere) == asks_everywhere
+
+
+@pytest.mark.parametrize(("namespace", "asks_everywhere"), [("prod", False), ("canary", True)])
+def test_traces_are_those_of_the_alerts_namespace_where_it_has_any(
+    server: LocalServer, tmp_path: Path, namespace: str, asks_everywhere: bool
+) -> None:
+    built = connector(server)
+    tags = {"name": "resource", "tags": ["service.name", "k8s.namespace.name"]}
+    server.on("/api/v2/search/tags", Reply({"scopes": [tags], "metrics": {}}))
+
+    def search(asked: Asked) -> Reply:
+        """All traces are those of prod."""
+        if 'k8s.namespace.name = "canary"' in asked.query["q"][0]:
+            return Reply({"traces": []})
+        return stand_in.search(asked)
+
+    server.on("/api/search", search)
+    alert = Alert(source="x", title="t", started_at=ALERT_AT, labels={"namespace": namespace})
+    assert collected(tmp_path, built, alert=alert).tables["spans"].height
+    within = f' && resource.k8s.namespace.name = "{namespace}"'
+    everywhere = [query for query in searches(server) if within not in query]
+    assert any(within in query for query in searches(server))
+    assert bool(everywhere) == asks_everywhere

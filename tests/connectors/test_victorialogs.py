@@ -135,6 +135,15 @@ def test_only_lines_of_the_alerts_place_are_read(server: LocalServer, tmp_path: 
     assert not any("k8s.cluster.name" in item.query for item in elsewhere.items)
 
 
+def test_the_alerts_namespace_is_one_more_bound(server: LocalServer, tmp_path: Path) -> None:
+    labels = {"namespace": "shop"}
+    alert = Alert(source="test", title="t", started_at=ALERT_AT, service="checkout", labels=labels)
+    items = collected(tmp_path, connector(server), alert=alert).items
+    assert items
+    sent = [query for query in queries(server) if "namespace" in query]
+    assert any('"k8s.namespace.name":="shop"' in query for query in sent)
+
+
 def test_names_of_services_and_places_cannot_change_the_query(
     server: LocalServer, tmp_path: Path
 ) -> None:

@@ -132,7 +132,18 @@ def test_no_record_of_the_log_holds_one(written: logging.Formatter, field: str) 
 def test_no_field_of_a_reported_change_holds_one() -> None:
     text = planted("changes.title")
     change = ReportedChange(
-        text, NOW, text, "deploy", text, text, "https://a.example/?" + text, text, text, {"a": text}
+        text,
+        NOW,
+        text,
+        "deploy",
+        text,
+        text,
+        "https://a.example/?" + text,
+        text,
+        text,
+        {"a": text},
+        text,
+        text,
     )
     assert leaked(repr(change)) == []
 

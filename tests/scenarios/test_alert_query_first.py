@@ -217,3 +217,89 @@ def test_a_rule_that_was_true_before_anything_was_asked_is_no_new_incident(tmp_p
         )
     assert "has been true since before" in answer.sentence("alert_true")
     assert answer.diagnosis.verdict is not Verdict.CAUSE_FOUND
+
+
+def test_a_scrape_jobs_error_ratio_is_told_as_a_share_of_one_service(tmp_path: Path) -> None:
+    times = "http_server_request_duration_seconds"
+    written = OpenMetrics()
+    totals = {"200": 0.0, "500": 0.0}
+    for minute in range(-170, 15):
+        failing = 300 if minute >= 0 else 1
+        totals["200"] += 1000 - failing
+        totals["500"] += failing
+        at = int((ONSET + timedelta(minutes=minute)).timestamp())
+        for code, total in totals.items():
+            labels = f'job="prod/telemetry",http_response_status_code="{code}"'
+            written.add(f"{times}_count", "counter", labels, total, at)
+    failed = f'sum by (job) (rate({times}_count{{http_response_status_code=~"5.."}}[5m]))'
+    rule = f"{failed} / sum by (job) (rate({times}_count[5m])) > 0.1"
+    with running_prometheus(tmp_path, written.finished()) as server:
+        answer = answer_about(
+            tmp_path, [PrometheusConnector(server.url)], rule, job="prod/telemetry"
+        )
+    assert answer.case.alert.service == "telemetry"
+    assert set(answer.case.metrics["service"]) == {"telemetry"}
+    told = " ".join([answer.report.headline, *(f.sentence for f in answer.diagnosis.findings)])
+    assert "slower" not in told
+    assert "30 %" in told
+
+
+def ratio_in(place: str, value: float) -> Series:
+    return Series(place, lambda minute: (0.002 if minute < 0 else value) + 0.0001 * (minute % 3))
+
+
+PLACES = {
+    "namespace": 'service="checkout",namespace="{}"',
+    "cluster": 'service="checkout",cluster="{}"',
+    "environment": 'service="checkout",env="{}"',
+}
+
+
+@pytest.mark.parametrize("kind", PLACES)
+def test_a_service_that_is_as_usual_elsewhere_is_said_to_be(tmp_path: Path, kind: str) -> None:
+    every = [ratio_in(PLACES[kind].format("prod"), 0.36)]
+    every += [ratio_in(PLACES[kind].format("staging"), 0.004)]
+    every += [ratio_in(PLACES[kind].format("prod").replace("checkout", "cart"), 0.001)]
+    place = {"environment": "env"}.get(kind, kind)
+    with running_prometheus(tmp_path, history("checkout_error_ratio", every)) as server:
+        answer = answer_about(
+            tmp_path,
+            [PrometheusConnector(server.url)],
+            "checkout_error_ratio > 0.05",
+            service="checkout",
+            **{place: "prod"},
+        )
+    sentence = answer.sentence("alert_elsewhere_usual")
+    assert f"true in {kind} prod only" in sentence
+    assert "36 %" in sentence
+    assert "0.42 % in staging" in sentence
+    assert sentence in " ".join(claim.text for claim in answer.report.claims)
+
+
+@pytest.mark.parametrize(
+    ("other", "expression"),
+    [
+        # It fails there too.
+        (ratio_in(PLACES["namespace"].format("staging"), 0.2), "checkout_error_ratio > 0.05"),
+        # Another service is no comparison.
+        (ratio_in('service="cart",namespace="staging"', 0.001), "checkout_error_ratio > 0.05"),
+        # The rule is about one place alone.
+        (
+            ratio_in(PLACES["namespace"].format("staging"), 0.004),
+            'checkout_error_ratio{namespace="prod"} > 0.05',
+        ),
+    ],
+)
+def test_places_that_cannot_be_compared_are_not(
+    tmp_path: Path, other: Series, expression: str
+) -> None:
+    every = [ratio_in(PLACES["namespace"].format("prod"), 0.36), other]
+    with running_prometheus(tmp_path, history("checkout_error_ratio", every)) as server:
+        answer = answer_about(
+            tmp_path,
+            [PrometheusConnector(server.url)],
+            expression,
+            service="checkout",
+            namespace="prod",
+        )
+    assert "alert_elsewhere_usual" not in {finding.kind for finding in answer.diagnosis.findings}

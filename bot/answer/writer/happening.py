@@ -15,7 +15,7 @@ from faultline.analysis.kinds.finding_details import (
     JobDetails,
     PlaceDetails,
 )
-from faultline.analysis.kinds.finding_kinds import ALERT_NOT_TRUE, ALERT_TRUE
+from faultline.analysis.kinds.finding_kinds import ALERT_ELSEWHERE_USUAL, ALERT_NOT_TRUE, ALERT_TRUE
 from faultline.analysis.phrasing.clauses import statement
 from faultline.analysis.phrasing.metric_forms import (
     failing_share,
@@ -93,11 +93,14 @@ def happening(story: Story, diagnosis: Diagnosis, alert: Alert, headline: str = 
     return claims
 
 
+_OF_THE_QUERY = frozenset({ALERT_TRUE.name, ALERT_NOT_TRUE.name, ALERT_ELSEWHERE_USUAL.name})
+
+
 def _of_the_query(diagnosis: Diagnosis, headline: str) -> list[Claim]:
     """What the alert's own query says, where the headline does not."""
     claims = []
     for finding in diagnosis.findings:
-        if finding.kind in (ALERT_TRUE.name, ALERT_NOT_TRUE.name):
+        if finding.kind in _OF_THE_QUERY:
             claim = finding_claim(finding, Section.HAPPENING)
             if claim.text not in headline:
                 claims.append(claim)

@@ -173,6 +173,10 @@ def who_restores(story: Story) -> str:
         return f"{who.split(' with ')[0]} {_FROM_GIT[restorer]}: revert it there."
     if restorer.startswith("HorizontalPodAutoscaler"):
         return f"{who} will set the replicas again: change its minimum."
+    if restorer.startswith("VerticalPodAutoscaler"):
+        return f"{who} will set requests and limits again: change its bounds (maxAllowed)."
+    if restorer.startswith("CronJob"):
+        return f"{who} will do it again at its next run: suspend or change it."
     return f"{capitalised(who)} may write it back: change it there."
 
 

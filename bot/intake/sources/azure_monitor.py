@@ -68,6 +68,8 @@ COMPARISONS: Mapping[str, Comparison] = {
     "GreaterThanOrEqual": ">=",
     "LessThan": "<",
     "LessThanOrEqual": "<=",
+    "LowerThan": "<",
+    "LowerThanOrEqual": "<=",
     "Equals": "==",
     "Greater Than": ">",
     "Less Than": "<",
@@ -244,6 +246,8 @@ def _alert(
     if _is_of_azure(essentials):
         title = context.properties.get("title") or title
     query = _query(notification)
+    # A rule on a metric has its threshold in its query.
+    is_metric = query is not None and query.language != "kql"
     alert = Alert(
         source=SOURCE,
         # The alert's id is a path. Its last part is unique.
@@ -252,7 +256,7 @@ def _alert(
         started_at=essentials.firedDateTime or now,
         status="resolved" if is_resolved else "firing",
         severity=essentials.severity,
-        threshold=None if query is not None else number_in(context.Threshold),
+        threshold=None if is_metric else number_in(context.Threshold),
         summary=essentials.description or "\n".join(context.annotations.values()) or None,
         labels=_labels(notification),
         links=_links(notification),
@@ -327,10 +331,24 @@ def _links(notification: AzureNotification) -> tuple[Link, ...]:
 
 
 def _query(notification: AzureNotification) -> AlertQuery | None:
-    """What the rule waits for, where it waits for a metric or evaluates PromQL."""
-    first = notification.first
-    if notification.data.alertContext.expression:
-        return AlertQuery(language="promql", text=notification.data.alertContext.expression)
+    """What the rule waits for: a metric, PromQL, or what a search of logs counts."""
+    first, context = notification.first, notification.data.alertContext
+    if context.expression:
+        return AlertQuery(language="promql", text=context.expression)
+    search = first.searchQuery or context.SearchQuery
+    if search:
+        counts_rows = first.timeAggregation in ("", "Count") or not first.metricMeasureColumn
+        return AlertQuery(
+            language="kql",
+            text=search,
+            statistic=first.timeAggregation or None,
+            comparison=COMPARISONS.get(first.operator or context.Operator),
+            threshold=number_in(first.threshold or context.Threshold),
+            window_s=_seconds(context.condition.windowSize),
+            dimensions=notification.dimensions,
+            # A rule that counts rows has a column in its payload all the same.
+            metrics=() if counts_rows else (first.metricMeasureColumn,),
+        )
     if not first.metricName:
         return None
     return AlertQuery(
@@ -340,7 +358,7 @@ def _query(notification: AzureNotification) -> AlertQuery | None:
         statistic=first.timeAggregation or None,
         comparison=COMPARISONS.get(first.operator),
         threshold=number_in(first.threshold),
-        window_s=_seconds(notification.data.alertContext.condition.windowSize),
+        window_s=_seconds(context.condition.windowSize),
         dimensions=notification.dimensions,
     )
 

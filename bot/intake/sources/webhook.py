@@ -212,6 +212,8 @@ def _change(item: MappedItem, settings: Settings, sender: str, now: datetime) ->
         link=as_url(item.get("url")),
         files=_files(item),
         place={"environment": environment} if environment else {},
+        before=item.line("before") or "",
+        after=item.line("after") or "",
     )
 
 

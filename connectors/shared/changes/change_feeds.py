@@ -189,7 +189,7 @@ class ChangeFeeds(ABC, Generic[S]):
     """A connector of such lists: each vendor says what is its own."""
 
     kinds: tuple[EvidenceKind, ...] = (KIND,)
-    follows_services = True
+    follows = ("service",)
     name: ClassVar[str]
     title: ClassVar[str]
     needs: ClassVar[str]

@@ -54,7 +54,7 @@ class CodeConnector(ABC, Generic[S]):
     """
 
     kinds: tuple[EvidenceKind, ...] = (KIND,)
-    follows_services = True
+    follows = ("service",)
     name: ClassVar[str]
     title: ClassVar[str]
     setting: ClassVar[str]

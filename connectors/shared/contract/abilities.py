@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol, runtime_checkable
 
+from faultline.analysis.case.rounds import FollowedKind
 from faultline.analysis.kinds.signals import AlertQuery
 from faultline.analysis.vocabulary import Alert, EvidenceKind, Scope, Window
 from faultline.connectors.shared.contract.base import Collected, Request
@@ -80,17 +81,17 @@ class KnowsCalls(Protocol):
 
 
 @runtime_checkable
-class FollowsServices(Protocol):
-    """A connector that asks its vendor about each service in scope by name, so that it can be asked
-    again about a service to which the evidence leads."""
+class FollowsLeads(Protocol):
+    """A connector that asks its vendor about single objects by name, so that it can be asked again
+    about those to which the evidence leads."""
 
     @property
     def name(self) -> str:
         """The connector's name."""
 
     @property
-    def follows_services(self) -> bool:
-        """Whether it does."""
+    def follows(self) -> Collection[FollowedKind]:
+        """Which kinds of leads. Services come in the request's scope, all of them in its leads."""
 
 
 @runtime_checkable

@@ -14,6 +14,7 @@ from typing import Protocol
 
 import polars as pl
 
+from faultline.analysis.case.rounds import FollowedKind, Lead
 from faultline.analysis.case.tables import SCHEMAS
 from faultline.analysis.errors import ConnectorError, FaultlineError
 from faultline.analysis.secrets.columns import mask_column
@@ -31,12 +32,18 @@ IDENTITY: Mapping[str, tuple[str, ...]] = {"changes": ("service", "id")}
 @dataclass(frozen=True)
 class Request:
     """What is asked: evidence for this alert in this scope. Trace files are written below `files`.
-    In rounds after the first the alert is about a service to which the evidence leads."""
+    In rounds after the first the alert is about a service to which the evidence leads, and `leads`
+    are all that the connector can follow."""
 
     alert: Alert
     scope: Scope
     files: Path
     round: int = 1
+    leads: tuple[Lead, ...] = ()
+
+    def subjects(self, kind: FollowedKind) -> list[str]:
+        """The objects of a kind to which the evidence leads."""
+        return [pointer.subject for pointer in self.leads if pointer.kind == kind]
 
 
 @dataclass(frozen=True)

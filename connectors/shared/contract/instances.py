@@ -8,11 +8,12 @@ asked only about what it covers, and says where its rows belong.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from urllib.parse import urlsplit
 
+from faultline.analysis.case.rounds import FollowedKind
 from faultline.analysis.errors import ConnectorError
 from faultline.analysis.kinds.signals import AlertQuery
 from faultline.analysis.vocabulary import Alert, EvidenceKind, Scope, Window
@@ -20,7 +21,7 @@ from faultline.connectors.shared.contract.abilities import (
     AnswersQueries,
     BoundedQuery,
     EvaluatesAlertQuery,
-    FollowsServices,
+    FollowsLeads,
     KnowsAlerts,
     KnowsCalls,
     KnowsHistory,
@@ -67,9 +68,9 @@ class ConnectorInstance:
         return self._connector.limits
 
     @property
-    def follows_services(self) -> bool:
-        """Whether it can be asked about more services."""
-        return isinstance(self._connector, FollowsServices) and self._connector.follows_services
+    def follows(self) -> Collection[FollowedKind]:
+        """About what else it can be asked."""
+        return self._connector.follows if isinstance(self._connector, FollowsLeads) else ()
 
     def objection(self, alert: Alert, scope: Scope) -> str | None:
         """Why it is not asked about an alert; None where it is, and where the alert is its own."""

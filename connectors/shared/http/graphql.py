@@ -29,9 +29,9 @@ from faultline.connectors.shared.vendor_text import short, unexpected_response
 T = TypeVar("T")
 
 _QUERY = re.compile(r"query [A-Z][A-Za-z]{0,60}\b")
-_OTHER_OPERATION = re.compile(r"\b(?:mutation|subscription)\b|[\"'#@]|\bquery\b(?!: ?\$)", re.I)
+_OTHER_OPERATION = re.compile(r"\b(?:mutation|subscription)\b|[\"'#@]|\bquery\b(?!: ?\$| \})", re.I)
 """Besides other operations: strings, comments and directives, so that nothing can hide in a
-document. An argument may be called `query`."""
+document. An argument may be called `query`, and the last field of a selection."""
 
 
 @dataclass(frozen=True)

@@ -133,7 +133,7 @@ class AwsConnector:
         "monitors",
         "states",
     )
-    follows_services = True
+    follows = ("service",)
     query_kinds: tuple[EvidenceKind, ...] = ("metrics", "logs")
 
     def __init__(

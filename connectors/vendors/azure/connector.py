@@ -34,6 +34,7 @@ from faultline.connectors.shared.vendor_text import short
 from faultline.connectors.vendors.azure import AzureMonitorSettings
 from faultline.connectors.vendors.azure import queries as kql
 from faultline.connectors.vendors.azure import rows as tables
+from faultline.connectors.vendors.azure.log_rules import CLASSIC, evaluated_log_rule
 from faultline.connectors.vendors.azure.platform import (
     evaluated_rule,
     named_resources,
@@ -131,7 +132,7 @@ class AzureMonitorConnector:
 
     name = VENDOR
     kinds: tuple[EvidenceKind, ...] = ("metrics", "spans", "logs", "changes")
-    follows_services = True
+    follows = ("service",)
     query_kinds: tuple[EvidenceKind, ...] = ("metrics", "logs")
 
     def __init__(
@@ -174,22 +175,39 @@ class AzureMonitorConnector:
         return azure_question.collected()
 
     def evaluates(self, alert: Alert) -> bool:
-        """Whether it is a metric alert on a resource, with a threshold that does not move."""
+        """Whether it is a metric alert on a resource, with a threshold that does not move, or one
+        on a search of logs."""
         query = alert.query
-        if alert.source != "azure_monitor" or query is None or query.language != "metric":
+        if alert.source != "azure_monitor" or query is None:
             return False
-        return self._platform is not None and bool(named_resources(alert))
+        if query.language == "kql":
+            return bool(self._sources())
+        is_metric = query.language == "metric" and self._platform is not None
+        return is_metric and bool(named_resources(alert))
 
     async def evaluate(self, request: Request) -> Collected:
         """What the rule measures against its threshold, now and over two weeks. Raises
         FaultlineError."""
         alert, platform = request.alert, self._platform
         query = alert.query
-        if platform is None or query is None:
+        if query is None:
             return Collected()
         if query.threshold is None or query.comparison is None:
             raise ConnectorError(VENDOR, "metrics", "the rule compares its metric with no number")
         deadline, budget = self._allowance()
+        if query.language == "kql":
+            is_classic = CLASSIC.match(query.text) is not None
+            source = self._application if is_classic else self._workspace or self._application
+            if source is None:
+                problem = "the rule searches Application Insights: set azure_monitor.application_id"
+                raise ConnectorError(VENDOR, "query", problem)
+            scope = request.scope
+            times = f"{_utc(scope.incident.start)}/{_utc(scope.incident.end)}"
+            link = source.link(query.text, times)
+            async with source.api.open(deadline, budget) as session:
+                return await evaluated_log_rule(session, source.path, query, scope, link=link)
+        if platform is None:
+            return Collected()
         async with platform.api.open(deadline, budget) as session:
             resource = named_resources(alert)[0]
             return await evaluated_rule(session, resource, query, request.scope, platform.portal)

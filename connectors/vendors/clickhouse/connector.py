@@ -112,7 +112,7 @@ class ClickHouseConnector:
 
     name = VENDOR
     kinds: tuple[EvidenceKind, ...] = ("metrics", "logs", "spans")
-    follows_services = True
+    follows = ("service",)
 
     def __init__(
         self,

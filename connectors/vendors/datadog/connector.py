@@ -112,7 +112,7 @@ class DatadogConnector:
         "topology",
         "monitors",
     )
-    follows_services = True
+    follows = ("service",)
     query_language = "metrics (avg:name{tag:value} by {tag}), or a search for logs"
     query_kinds: tuple[EvidenceKind, ...] = ("metrics", "logs")
 

@@ -69,7 +69,7 @@ class DynatraceConnector:
 
     name = VENDOR
     kinds: tuple[EvidenceKind, ...] = ("metrics", "monitors", "changes")
-    follows_services = True
+    follows = ("service",)
 
     def __init__(self, http: ReadOnlyHttp, names: ServiceNames, limits: Limits = LIMITS) -> None:
         self._http = http

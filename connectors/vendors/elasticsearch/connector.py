@@ -13,9 +13,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from faultline.analysis.case.alert_place import place_of
 from faultline.analysis.errors import ConnectorError, FaultlineError
-from faultline.analysis.vocabulary import EvidenceKind, Scope, Window
+from faultline.analysis.vocabulary import Alert, EvidenceKind, Scope, Window
 from faultline.connectors.shared.auth.server_access import ANYONE, ServerAccess, access_of
 from faultline.connectors.shared.contract.base import Check, Collected, Item, Missing, Request
 from faultline.connectors.shared.rows.collection_builder import (
@@ -115,7 +114,7 @@ class ElasticsearchConnector:
 
     name = "elasticsearch"
     kinds: tuple[EvidenceKind, ...] = ("logs", "metrics")
-    follows_services = True
+    follows = ("service",)
 
     def __init__(
         self,
@@ -145,7 +144,7 @@ class ElasticsearchConnector:
         async with self._http.open() as session:
             fields, _ = await self._fields(session)
             sources = await self._where(
-                session, collection, fields, services, place_of(request.alert), request.scope
+                session, collection, fields, services, request.alert, request.scope
             )
             asking = _Asking(session, collection, fields, self._links)
             windows = log_windows(request.scope)
@@ -211,7 +210,7 @@ class ElasticsearchConnector:
         collection: CollectionBuilder,
         fields: LogFields,
         services: Sequence[str],
-        place: Mapping[str, str],
+        alert: Alert,
         scope: Scope,
     ) -> list[_Lines]:
         """The services that some field names: in the alert's place, and those that have nothing
@@ -220,9 +219,8 @@ class ElasticsearchConnector:
             problem = "no field names a service: set elasticsearch.service_fields"
             raise ConnectorError(self.name, "fields", problem)
         theirs = [name for service in services for name in self._names.theirs(service)]
-        here = {fields.places[kind]: place[kind] for kind in place if kind in fields.places}
         lines: dict[str, _Lines] = {}
-        for within in (here, {}) if here else ({},):
+        for within in fields.bounds(alert):
             # All were found in the alert's place, so no other place is searched.
             if len(lines) == len(services):
                 break

@@ -11,6 +11,9 @@ from dataclasses import dataclass
 
 import msgspec
 
+from faultline.analysis.case.alert_place import namespace_of, place_of
+from faultline.analysis.vocabulary import Alert
+
 TIMES = ("@timestamp", "time", "timestamp")
 SERVICES = (
     "service.name",
@@ -47,6 +50,12 @@ PLACES: Mapping[str, tuple[str, ...]] = {
         "resource.attributes.k8s.cluster.name",
     ),
     "region": ("cloud.region", "resource.attributes.cloud.region"),
+    "namespace": (
+        "kubernetes.namespace",
+        "kubernetes.namespace_name",
+        "k8s.namespace.name",
+        "resource.attributes.k8s.namespace.name",
+    ),
 }
 """Fields of the places that an alert may name."""
 EXACT = frozenset({"keyword", "constant_keyword", "wildcard"})
@@ -97,6 +106,15 @@ class LogFields:
     level: str | None
     messages: tuple[str, ...]
     places: Mapping[str, str]
+
+    def bounds(self, alert: Alert) -> list[dict[str, str]]:
+        """The alert's place as values by field, the narrowest first and anywhere last."""
+        place, namespace = place_of(alert), namespace_of(alert)
+        wide = {self.places[kind]: place[kind] for kind in place if kind in self.places}
+        bounds: list[dict[str, str]] = [wide, {}] if wide else [{}]
+        if namespace and "namespace" in self.places:
+            bounds.insert(0, {**wide, self.places["namespace"]: namespace})
+        return bounds
 
     @classmethod
     def of(cls, answer: FieldsAnswer, field_names: FieldNames) -> LogFields | None:

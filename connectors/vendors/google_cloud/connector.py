@@ -3,7 +3,7 @@ traces, groups of errors, and what was changed, of one project.
 
 REST with reading calls alone; specifications: the discovery documents of google-api-python-client
 2.202.0. A series in PromQL is the matter of the Prometheus connector, which speaks to Managed
-Service for Prometheus.
+Service for Prometheus, except where an alerting policy of the project computes it.
 """
 
 from __future__ import annotations
@@ -11,9 +11,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
+from urllib.parse import quote
 
-from faultline.analysis.errors import FaultlineError
-from faultline.analysis.vocabulary import EvidenceKind, Window
+from faultline.analysis.errors import ConnectorError, FaultlineError
+from faultline.analysis.kinds.signals import AlertQuery
+from faultline.analysis.vocabulary import Alert, EvidenceKind, Window
 from faultline.connectors.shared.auth.google_token import GoogleToken
 from faultline.connectors.shared.contract.base import Check, Collected, Missing, Request
 from faultline.connectors.shared.rows.readable_parts import ReadableParts
@@ -32,6 +34,14 @@ from faultline.connectors.vendors.google_cloud import (
 from faultline.connectors.vendors.google_cloud.collecting import GoogleProject, ProjectCollection
 from faultline.connectors.vendors.google_cloud.logs import EntriesAnswer
 from faultline.connectors.vendors.google_cloud.metrics import METRICS, SeriesAnswer
+from faultline.connectors.vendors.google_cloud.policies import (
+    NamedPolicy,
+    PoliciesAnswer,
+    PolicyCondition,
+    evaluated_condition,
+    named_policy,
+    query_of_condition,
+)
 from faultline.connectors.vendors.google_cloud.session import (
     VENDOR,
     ApiDisabledError,
@@ -60,6 +70,10 @@ KINDS: Mapping[str, EvidenceKind] = {
     "sqladmin": "changes",
     "run": "changes",
 }
+NO_CONDITION = (
+    "no single policy of that name has a condition that compares something "
+    "(it needs monitoring.alertPolicies.list)"
+)
 ANYWHERE = ("-", "us-central1")
 """Any service of one region: enough to learn whether revisions can be listed."""
 
@@ -87,7 +101,7 @@ class GoogleCloudConnector:
 
     name = VENDOR
     kinds: tuple[EvidenceKind, ...] = ("metrics", "logs", "spans", "changes")
-    follows_services = True
+    follows = ("service",)
 
     def __init__(
         self, project: GoogleProject, apis: Mapping[str, GoogleApi], limits: Limits = LIMITS
@@ -136,6 +150,40 @@ class GoogleCloudConnector:
         asking.keep_audited()
         asking.name_the_unknown()
         return asking.collection.collected()
+
+    async def rule_of(self, alert: Alert) -> AlertQuery | None:
+        """The condition of the policy that the alert names. Raises ConnectorError."""
+        named = named_policy(alert, self._project.id)
+        if named is None:
+            return None
+        async with self._apis["monitoring"].open(*self._allowance()) as session:
+            condition = await self._condition(session, named)
+        return query_of_condition(condition) if condition is not None else None
+
+    def evaluates(self, alert: Alert) -> bool:
+        """Whether the alert names a policy of this project."""
+        return named_policy(alert, self._project.id) is not None
+
+    async def evaluate(self, request: Request) -> Collected:
+        """What the policy's condition gives against its threshold, now and over two weeks. Raises
+        FaultlineError."""
+        named = named_policy(request.alert, self._project.id)
+        if named is None:
+            return Collected()
+        link = f"{self._project.console}/monitoring/alerting/policies?project={self._project.id}"
+        async with self._apis["monitoring"].open(*self._allowance()) as session:
+            condition = await self._condition(session, named)
+            if condition is None:
+                raise ConnectorError(VENDOR, "alertPolicies", NO_CONDITION)
+            return await evaluated_condition(
+                session, self._project.id, condition, request.scope, link
+            )
+
+    async def _condition(
+        self, session: GoogleSession, named: NamedPolicy
+    ) -> PolicyCondition | None:
+        path = f"/v3/projects/{quote(self._project.id, safe=':')}/alertPolicies"
+        return named.chosen(await session.get(path, named.params(), type=PoliciesAnswer))
 
     async def check(self) -> Check:
         """Which APIs can be read with this account?"""

@@ -168,7 +168,9 @@ class _Interval(msgspec.Struct):
     startTime: str | None = None
 
 
-class _Value(msgspec.Struct):
+class GoogleValue(msgspec.Struct):
+    """A number of one of two types."""
+
     doubleValue: float | None = None
     int64Value: str | None = None
 
@@ -186,7 +188,7 @@ class _Value(msgspec.Struct):
 
 class _GooglePoint(msgspec.Struct):
     interval: _Interval
-    value: _Value
+    value: GoogleValue
 
 
 class GoogleSeries(msgspec.Struct):
@@ -221,7 +223,7 @@ def metric_rows(
     rows: list[Row] = []
     for google_series in series:
         service, labels = _whose(metric.of, google_series, names)
-        for at, value in _points(google_series):
+        for at, value in series_points(google_series):
             rows.append((at, service, metric.signal, value, metric.unit, labels))
     return rows
 
@@ -234,7 +236,7 @@ def _request_rows(
     for google_series in series:
         service, labels = _whose(metric.of, google_series, names)
         is_failed = google_series.metric.labels.get("response_code_class") in FAILED
-        for at, value in _points(google_series):
+        for at, value in series_points(google_series):
             every[at, service, labels] += value
             failed[at, service, labels] += value if is_failed else 0.0
     rows: list[Row] = []
@@ -258,7 +260,7 @@ def line_count_rows(
             counted.setdefault((service, signal), [])
         is_error = google_series.metric.labels.get("severity", "").lower() in FAILING
         steps = counted[service, ERROR_LINES if is_error else LINES]
-        for at, value in _points(google_series):
+        for at, value in series_points(google_series):
             steps.append(((at // 1_000_000_000 - grid.start_s) // grid.step_s, value))
     rows: list[Row] = []
     for (service, signal), steps in counted.items():
@@ -278,7 +280,7 @@ def _whose(of: GoogleResource, series: GoogleSeries, names: ServiceNames) -> tup
     return service[:200], attributes(labels)
 
 
-def _points(series: GoogleSeries) -> Iterator[tuple[int, float]]:
+def series_points(series: GoogleSeries) -> Iterator[tuple[int, float]]:
     """The moment at which each period begins, in ns, and its value."""
     for point in series.points:
         ends = time_of(point.interval.endTime)

@@ -1,12 +1,14 @@
 """Google Cloud's REST APIs, limited to reading calls.
 
-All are GET but `entries.list` of Cloud Logging, which takes its filter by POST: the client refuses
-every other POST, and a body that holds anything else than that call's parameters (Cloud Logging
-API v2, discovery document of google-api-python-client 2.202.0).
+All are GET but `entries.list` of Cloud Logging and `timeSeries.query` of Cloud Monitoring, which
+take their filter and their query by POST: the client refuses every other POST, and a body that
+holds anything else than such a call's parameters (Cloud Logging API v2, Monitoring API v3,
+discovery documents of google-api-python-client 2.202.0).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
@@ -26,6 +28,8 @@ T = TypeVar("T")
 VENDOR = "google_cloud"
 ENTRIES = "/v2/entries:list"
 ENTRIES_KEYS = frozenset({"resourceNames", "filter", "orderBy", "pageSize", "pageToken"})
+QUERY = re.compile(r"/v3/projects/[^/?#]+/timeSeries:query")
+QUERY_KEYS = frozenset({"query", "pageSize", "pageToken"})
 READ_S = 20.0
 """Searches of logs take longer than others."""
 NOT_ENABLED = "SERVICE_DISABLED"
@@ -81,13 +85,15 @@ class GoogleApi:
             raise refused
         if request.method == "GET":
             return
-        if request.method != "POST" or str(request.url) != f"{self.base_url}{ENTRIES}":
+        call = str(request.url).removeprefix(self.base_url)
+        is_query = QUERY.fullmatch(call) is not None
+        if request.method != "POST" or not (call == ENTRIES or is_query):
             raise refused
         try:
             body = msgspec.json.decode(request.content, type=dict[str, Any])
         except (msgspec.DecodeError, httpx.RequestNotRead, RecursionError) as error:
             raise refused from error
-        if not ENTRIES_KEYS.issuperset(body):
+        if not (QUERY_KEYS if is_query else ENTRIES_KEYS).issuperset(body):
             raise refused
 
 
@@ -96,13 +102,20 @@ class GoogleSession(HttpSession):
 
     async def entries(self, body: Mapping[str, Any], *, type: type[T]) -> T:
         """A page of log entries. Raises ConnectorError, BudgetExceeded."""
+        return await self._posted(ENTRIES, body, type)
+
+    async def time_series(self, path: str, body: Mapping[str, Any], *, type: type[T]) -> T:
+        """The series of a query in MQL. Raises ConnectorError, BudgetExceeded."""
+        return await self._posted(path, body, type)
+
+    async def _posted(self, path: str, body: Mapping[str, Any], type: type[T]) -> T:
         response = await self._client.post(
-            self._base_url + ENTRIES,
+            self._base_url + path,
             content=msgspec.json.encode(body),
             headers={"Content-Type": "application/json"},
-            extensions={CALL: ENTRIES},
+            extensions={CALL: path},
         )
-        return self._decoded(ENTRIES, self._accepted(ENTRIES, response), type)
+        return self._decoded(path, self._accepted(path, response), type)
 
     def _refused(self, call: str, response: httpx.Response) -> ConnectorError:
         """With Google's words where the request was wrong, and the reason of a refusal."""

@@ -124,7 +124,7 @@ class HoneycombConnector:
 
     name = VENDOR
     kinds: tuple[EvidenceKind, ...] = ("metrics", "changes")
-    follows_services = True
+    follows = ("service",)
 
     def __init__(
         self,

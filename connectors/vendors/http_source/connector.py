@@ -135,7 +135,7 @@ class HttpSourceConnector:
     """One source. `checked` is the service that `faultline check` asks about."""
 
     name = "http_source"
-    follows_services = True
+    follows = ("service",)
 
     def __init__(
         self,

@@ -16,9 +16,8 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from faultline.analysis.case.alert_place import place_of
 from faultline.analysis.errors import ConnectorError, FaultlineError
-from faultline.analysis.vocabulary import EvidenceKind, Window
+from faultline.analysis.vocabulary import Alert, EvidenceKind, Window
 from faultline.connectors.shared.auth.server_access import ANYONE, ServerAccess, access_of
 from faultline.connectors.shared.contract.base import Check, Collected, Item, Missing, Request
 from faultline.connectors.shared.http.http import HttpSession, ReadOnlyHttp
@@ -168,7 +167,7 @@ class JaegerConnector:
 
     name = "jaeger"
     kinds: tuple[EvidenceKind, ...] = ("spans", "topology")
-    follows_services = True
+    follows = ("service",)
 
     def __init__(
         self,
@@ -192,9 +191,9 @@ class JaegerConnector:
         windows = sampled_windows(request.scope)
         async with self._http.open() as session:
             ask = await _Ask.of(session, self._names)
-            place = place_of(request.alert)
             reads = [
-                self._of_service(ask, collection, service, windows, place) for service in services
+                self._of_service(ask, collection, service, windows, request.alert)
+                for service in services
             ]
             await asyncio.gather(
                 self._topology(ask, collection, full_window(request.scope)), *reads
@@ -232,7 +231,7 @@ class JaegerConnector:
         collection: CollectionBuilder,
         service: str,
         windows: Sequence[Window],
-        place: Mapping[str, str],
+        alert: Alert,
     ) -> None:
         theirs = self._names.matches(service, ask.services)
         if not theirs:
@@ -241,14 +240,14 @@ class JaegerConnector:
         name_windows = [(name, window) for name in theirs[:MOST_NAMES] for window in windows]
         searches = await self._any_and_failed(ask, collection, name_windows, {})
         # The v3 API cannot be searched for tags.
-        tags = {} if ask.v3 else place_tags(_every_row(searches), service, place)
+        bounds = [] if ask.v3 else place_tags(_every_row(searches), service, alert)
+        tags: Mapping[str, str] = {}
         # Where nothing is found in the alert's place, traces of all places stand.
-        if tags:
-            searches_there = await self._any_and_failed(ask, collection, name_windows, tags)
+        for within in bounds:
+            searches_there = await self._any_and_failed(ask, collection, name_windows, within)
             if _every_row(searches_there):
-                searches = searches_there
-            else:
-                tags = {}
+                searches, tags = searches_there, within
+                break
 
         typical = [rows for search, rows in searches if not search.failed]
         bound = _slow_bound(typical, service, until=nanoseconds(windows[0].end))

@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import msgspec
 
-from faultline.analysis.kinds.place_names import PLACE_LABELS
+from faultline.analysis.case.alert_place import bounds_of
+from faultline.analysis.vocabulary import Alert
 from faultline.connectors.shared.rows.collection_builder import SpanTableRow
 
 
-def place_tags(
-    rows: Iterable[SpanTableRow], service: str, place: Mapping[str, str]
-) -> dict[str, str]:
-    """The alert's place in the tags of the service's spans; empty where none of them says to be
-    from another place.
-
-    `place` has the names of `PLACE_LABELS`. Jaeger has no list of tags, so those of a sample tell.
-    """
-    if not place:
-        return {}
-    tags: dict[str, str] = {}
-    is_mixed = False
+def place_tags(rows: Iterable[SpanTableRow], service: str, alert: Alert) -> list[dict[str, str]]:
+    """The alert's place in the tags of the service's spans, the narrowest first; none where no span
+    says to be from another place. Jaeger has no list of tags, so those of a sample tell."""
+    samples: list[dict[str, str]] = []
     for row in rows:
-        if row.service != service or not row.attributes:
-            continue
-        row_tags = msgspec.json.decode(row.attributes, type=dict[str, str])
-        for kind, value in place.items():
-            name = next((label for label in PLACE_LABELS[kind] if label in row_tags), None)
-            if name is not None:
-                tags[name] = value
-                is_mixed = is_mixed or row_tags[name] != value
-    return tags if is_mixed else {}
+        if row.service == service and row.attributes:
+            samples.append(msgspec.json.decode(row.attributes, type=dict[str, str]))
+    there = frozenset(name for tags in samples for name in tags)
+    bounds = []
+    for place in bounds_of(alert, there):
+        if any(tags.get(name, value) != value for tags in samples for name, value in place.items()):
+            bounds.append(place)
+    return bounds

@@ -92,7 +92,7 @@ class KubernetesConnector:
         "states",
         "topology",
     )
-    follows_services = True
+    follows = ("service", "node", "volume")
 
     def __init__(
         self,
@@ -123,7 +123,8 @@ class KubernetesConnector:
         """What the cluster knows of the workloads in scope; a list that fails is a gap, the rest
         stands."""
         refs = refs_of(request.alert, request.scope, self._workloads, self._jobs, self._namespaces)
-        if not refs:
+        nodes, claims = request.subjects("node"), request.subjects("volume")
+        if not (refs or nodes or claims):
             return Collected(missing=(Missing("logs", "workloads", _NOTHING),))
         async with Cluster(self._access, self.limits).open() as reads:
             inquiry = ClusterInquiry(
@@ -137,7 +138,13 @@ class KubernetesConnector:
             )
             # In this order: each step looks up what the steps before it found.
             await asyncio.gather(*(inquiry.workload(ref) for ref in refs))
+            await asyncio.gather(
+                *(inquiry.pods_on(node) for node in nodes),
+                *(inquiry.pods_mounting(*claim.split("/", 1)) for claim in claims),
+            )
             spaces = list(dict.fromkeys(ref.namespace for ref in refs))
+            spaces += [claim.split("/", 1)[0] for claim in claims]
+            spaces = list(dict.fromkeys(spaces))
             namespaces = (inquiry.namespace(space) for space in spaces)
             await asyncio.gather(*namespaces, inquiry.nodes(), inquiry.flux(), inquiry.helm())
             inquiry.node_changes()

@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any, TypeVar
 from urllib.parse import quote
 
+from faultline.analysis.alert_signal.subjects import pod_workload
 from faultline.analysis.case.tables import SCHEMAS
 from faultline.analysis.errors import ConnectorError, FaultlineError
 from faultline.analysis.vocabulary import EvidenceKind, Scope, Window
@@ -212,6 +213,38 @@ class ClusterInquiry:
         else:
             link = self._link(ref.namespace, ref.kind or "Pod", ref.name)
         self._take(ref, listed[0], listed[1], replayed(path, selection), link)
+
+    async def pods_on(self, node: str) -> None:
+        """The pods that run on a node to which the evidence leads, in whatever namespace."""
+        selection = {"fieldSelector": f"spec.nodeName={node}"}
+        listed = await self._list("monitors", "/api/v1/pods", Pod, selection, silent=True)
+        if listed is not None:
+            self._take_all(listed[0], listed[1], replayed("/api/v1/pods", selection))
+
+    async def pods_mounting(self, space: str, claim: str) -> None:
+        """The pods that mount a volume's claim."""
+        path = named_path("pods", space)
+        listed = await self._list("monitors", path, Pod, silent=True)
+        if listed is None:
+            return
+        mounting = []
+        for pod in listed[0]:
+            volumes = pod.spec.volumes if pod.spec is not None else None
+            claims = [volume.persistent_volume_claim for volume in volumes or ()]
+            if any(mounted is not None and mounted.claim_name == claim for mounted in claims):
+                mounting.append(pod)
+        self._take_all(mounting, listed[1], replayed(path))
+
+    def _take_all(self, pods_of_any: Iterable[Pod], cut: str | None, query: str) -> None:
+        """Pods of several workloads, each as its own service."""
+        by_workload: dict[tuple[str, str], list[Pod]] = {}
+        for pod in pods_of_any:
+            key = pod.metadata.namespace or "default", pod_workload(pod.metadata.name)
+            by_workload.setdefault(key, []).append(pod)
+        for (space, workload), workload_pods in list(by_workload.items())[:MOST_PODS]:
+            ref = Ref(workload, space, "Pod", workload_pods[0].metadata.name, guessed=True)
+            link = self._link(space, "Pod", ref.name)
+            self._take(ref, workload_pods, cut, query, link)
 
     async def _training(self, ref: Ref) -> None:
         """A training job's pods, by their names or by the label of their job."""

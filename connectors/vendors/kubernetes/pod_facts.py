@@ -17,6 +17,7 @@ from faultline.connectors.vendors.kubernetes.answers import (
     PodContainer,
     Terminated,
 )
+from faultline.connectors.vendors.kubernetes.restorers import resources_restorer
 from faultline.connectors.vendors.kubernetes.state_rows import NamespaceContents, listed
 from faultline.connectors.vendors.pagerduty.answers import moment
 
@@ -80,6 +81,10 @@ class _Unwell:
             value=value,
             expected=expected,
             since=since or _unready_since(self.pod),
+            # Whose memory somebody sets, gets it set again.
+            restored_by=(
+                resources_restorer(self.pod.metadata) if fact == "killed_for_memory" else None
+            ),
         )
 
     def saying(self, reason: str, words: str = "") -> list[KubernetesEvent]:

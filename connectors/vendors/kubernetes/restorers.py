@@ -3,6 +3,7 @@ operators, autoscalers."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 from faultline.connectors.shared.vendor_text import short
@@ -16,6 +17,11 @@ _MARKS = (
 )
 """Labels and annotations: Argo CD, "Resource Tracking"; Flux's controllers set theirs on all that
 they apply."""
+DOWNSCALED = "downscaler/original-replicas"
+"""The annotation in which kube-downscaler notes the replicas that it will restore."""
+VERTICALLY_SCALED = re.compile(r"Pod resources updated by ([a-z0-9.-]{1,253})")
+"""The annotation `vpaUpdates` of a pod (kubernetes/autoscaler, vertical-pod-autoscaler,
+admission-controller)."""
 _MANAGERS = (
     ("argocd", "Argo CD"),
     ("kustomize-controller", "Flux"),
@@ -43,6 +49,12 @@ def restorer_of(meta: Meta) -> str | None:
     return None
 
 
+def resources_restorer(meta: Meta) -> str | None:
+    """Who sets what a pod's containers request, and so their limits; None where nobody does."""
+    match = VERTICALLY_SCALED.match(meta.annotation("vpaUpdates"))
+    return f"VerticalPodAutoscaler {short(match[1], 60)}" if match is not None else None
+
+
 def replicas_restorer(
     meta: Meta, kind: str, scalers: Iterable[Scaler], writer: str | None = None
 ) -> str | None:
@@ -52,6 +64,8 @@ def replicas_restorer(
         target = scaler.spec.scale_target_ref if scaler.spec else None
         if target is not None and (target.kind, target.name) == (kind, meta.name):
             return f"HorizontalPodAutoscaler {short(scaler.metadata.name, 60)}"
+    if meta.annotation(DOWNSCALED):
+        return "kube-downscaler"
     if writer and not writer.lower().startswith(_BY_HAND):
         return short(writer, 60)
     return restorer_of(meta)

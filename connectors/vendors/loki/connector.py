@@ -10,14 +10,14 @@ from __future__ import annotations
 import asyncio
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
 import msgspec
 
 from faultline.analysis.alert_signal.conditions import is_complete
-from faultline.analysis.case.alert_place import place_labels, place_of
+from faultline.analysis.case.alert_place import bounds_of
 from faultline.analysis.errors import ConnectorError, FaultlineError, SettingsError
 from faultline.analysis.vocabulary import Alert, EvidenceKind, Window
 from faultline.connectors.shared.auth.server_access import ANYONE, ServerAccess, access_of
@@ -112,7 +112,7 @@ class LokiConnector:
 
     name = "loki"
     kinds: tuple[EvidenceKind, ...] = ("logs", "metrics")
-    follows_services = True
+    follows = ("service",)
     query_language = "LogQL"
     query_kinds: tuple[EvidenceKind, ...] = ("logs", "metrics")
 
@@ -144,8 +144,8 @@ class LokiConnector:
         services, more = in_scope(request, MOST_SERVICES)
         windows = log_windows(request.scope)
         async with self._http.open() as session:
-            place = place_of(request.alert)
-            streams = await self._streams(session, services, place, full_window(request.scope))
+            span = full_window(request.scope)
+            streams = await self._streams(session, services, request.alert, span)
             await asyncio.gather(
                 *(self._of_service(session, collection, stream, windows) for stream in streams)
             )
@@ -252,17 +252,16 @@ class LokiConnector:
         self,
         session: HttpSession,
         services: Sequence[str],
-        place: Mapping[str, str],
+        alert: Alert,
         window: Window,
     ) -> list[_Stream]:
         """The services that some label names: in the alert's place, and those that have nothing
         there wherever they are. Raises where nothing can be asked."""
         between = _between(window)
         there = (await session.get("/loki/api/v1/labels", between, type=LokiNamesAnswer)).data or []
-        here = place_labels(place, there)
-        within = ",".join(f'{label}="{quoted(value)}"' for label, value in here.items())
         streams: dict[str, _Stream] = {}
-        for bound in (within, "") if within else ("",):
+        for place in bounds_of(alert, there):
+            bound = ",".join(f'{label}="{quoted(value)}"' for label, value in place.items())
             for label in (label for label in self._labels if label in there):
                 if len(streams) == len(services):
                     break

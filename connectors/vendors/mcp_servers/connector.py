@@ -77,7 +77,7 @@ class McpServersConnector:
     """One server and its allowed tools."""
 
     name = "mcp_servers"
-    follows_services = True
+    follows = ("service",)
 
     def __init__(
         self,

@@ -13,9 +13,15 @@ from datetime import timedelta
 from typing import Any
 
 from faultline.analysis.errors import ConnectorError, FaultlineError
-from faultline.analysis.vocabulary import EvidenceKind, Window
+from faultline.analysis.kinds.signals import AlertQuery
+from faultline.analysis.vocabulary import Alert, EvidenceKind, Window
 from faultline.connectors.shared.contract.base import Check, Collected, Missing, Request
 from faultline.connectors.shared.http.graphql import GraphQLReads, GraphQLSession
+from faultline.connectors.shared.queries.alert_evaluation import (
+    EvaluatedSeries,
+    EvaluatedWindow,
+    evaluated,
+)
 from faultline.connectors.shared.rows.collection_builder import (
     CollectionBuilder,
     full_window,
@@ -35,7 +41,14 @@ from faultline.connectors.shared.settings.shared_settings import SharedSettings
 from faultline.connectors.vendors.new_relic import NewRelicSettings
 from faultline.connectors.vendors.new_relic import queries as nrql
 from faultline.connectors.vendors.new_relic import rows as tables
-from faultline.connectors.vendors.new_relic.queries import NRQL, NrqlAnswer
+from faultline.connectors.vendors.new_relic.conditions import (
+    ConditionsAnswer,
+    condition_name,
+    condition_series,
+    query_of_condition,
+    timeseries,
+)
+from faultline.connectors.vendors.new_relic.queries import CONDITIONS, NRQL, NrqlAnswer
 
 VENDOR = "new_relic"
 API = {"us": "https://api.newrelic.com", "eu": "https://api.eu.newrelic.com"}
@@ -58,7 +71,9 @@ def build(
     headers = {"API-Key": new_relic_settings.api_key.get_secret_value()}
     limits = new_relic_settings.limits(LIMITS)
     base = new_relic_settings.api_url or API[new_relic_settings.region]
-    reads = GraphQLReads(VENDOR, base, "/graphql", (NRQL,), headers=headers, limits=limits)
+    reads = GraphQLReads(
+        VENDOR, base, "/graphql", (NRQL, CONDITIONS), headers=headers, limits=limits
+    )
     account = NewRelicAccount(
         new_relic_settings.account_id,
         new_relic_settings.app_url or APP[new_relic_settings.region],
@@ -94,7 +109,7 @@ class NewRelicConnector:
 
     name = VENDOR
     kinds: tuple[EvidenceKind, ...] = ("metrics", "logs", "spans", "changes")
-    follows_services = True
+    follows = ("service",)
 
     def __init__(
         self, account: NewRelicAccount, names: ServiceNames, limits: Limits = LIMITS
@@ -119,6 +134,38 @@ class NewRelicConnector:
         # Last: a row in any of the tables makes a service known.
         asking.name_the_unknown(services)
         return asking.collection.collected()
+
+    async def rule_of(self, alert: Alert) -> AlertQuery | None:
+        """The NRQL of the condition that the alert names. Raises ConnectorError."""
+        name = condition_name(alert)
+        if not name:
+            return None
+        async with self._account.reads.open() as session:
+            variables = {"account": self._account.id, "name": name}
+            answer = await session.ask(CONDITIONS, variables, type=ConditionsAnswer)
+        return query_of_condition(answer.conditions, name)
+
+    def evaluates(self, alert: Alert) -> bool:
+        """Whether the alert's query is NRQL."""
+        return alert.query is not None and alert.query.language == "nrql"
+
+    async def evaluate(self, request: Request) -> Collected:
+        """What the condition measures against its threshold, now and over two weeks. Raises
+        FaultlineError."""
+        query = request.alert.query
+        if query is None:
+            return Collected()
+        if query.threshold is None or query.comparison is None:
+            problem = "the condition compares with a learned baseline, which cannot be asked"
+            raise ConnectorError(VENDOR, CONDITIONS.name, problem)
+        async with self._account.reads.open() as session:
+
+            async def ask(text: str, at: EvaluatedWindow) -> Sequence[EvaluatedSeries]:
+                sent = timeseries(text, at, query.window_s)
+                return condition_series(text, await self._account.query(session, sent))
+
+            link = self._account.link(query.text)
+            return await evaluated(query, request.scope, ask, link=link, unit=query.unit)
 
     async def check(self) -> Check:
         """Can the account's data be read?"""

@@ -23,6 +23,13 @@ NRQL = GraphQLQuery(
     "query Nrql($account: Int!, $nrql: Nrql!) { actor { account(id: $account) "
     "{ nrql(query: $nrql, timeout: 20) { results } } } }",
 )
+CONDITIONS = GraphQLQuery(
+    "Conditions",
+    "query Conditions($account: Int!, $name: String!) { actor { account(id: $account) { alerts "
+    "{ nrqlConditionsSearch(searchCriteria: {name: $name}) { nrqlConditions { name type "
+    "signal { aggregationWindow } terms { operator priority threshold thresholdDuration "
+    "thresholdOccurrences } nrql { query } } } } } } }",
+)
 MOST_TRACES, MOST_SPANS = 30, 2000
 MOST_CHANGES = 200
 LOG_NAMES = ("entity.name", "service.name", "service", "container_name")

@@ -48,6 +48,7 @@ from faultline.connectors.vendors.prometheus.history import data_since
 from faultline.connectors.vendors.prometheus.http_api import PrometheusApi
 from faultline.connectors.vendors.prometheus.long_standing import dated
 from faultline.connectors.vendors.prometheus.node_names import name_nodes
+from faultline.connectors.vendors.prometheus.part_places import place_parts
 from faultline.connectors.vendors.prometheus.part_queries import part_queries
 from faultline.connectors.vendors.prometheus.promql import SERVICE_LABELS, PromQuery
 from faultline.connectors.vendors.prometheus.query_choice import ALL_SERVICES, QueryChoice
@@ -58,6 +59,8 @@ from faultline.connectors.vendors.prometheus.running_services import running_ser
 from faultline.connectors.vendors.prometheus.series import (
     PrometheusSelection,
     PrometheusSeries,
+    keep_alerts,
+    keep_jobs,
     keep_namespace,
     metrics_table,
     monitors_table,
@@ -73,6 +76,7 @@ from faultline.connectors.vendors.prometheus.service_calls import (
     call_rows,
 )
 from faultline.connectors.vendors.prometheus.service_survey import survey
+from faultline.connectors.vendors.prometheus.templates import JOB_NAME, SCRAPE_JOBS
 from faultline.connectors.vendors.prometheus.workload_changes import LOOKBACK, WorkloadChanges
 
 SHARE_OF_TIME = 0.6
@@ -114,7 +118,7 @@ class PrometheusConnector:
 
     name = "prometheus"
     kinds: tuple[EvidenceKind, ...] = ("metrics", "monitors", "states", "topology", "changes")
-    follows_services = True
+    follows = ("service",)
     query_language = "PromQL"
     query_kinds: tuple[EvidenceKind, ...] = ("metrics",)
 
@@ -189,6 +193,7 @@ class PrometheusConnector:
         gaps += made.failed_exporters(answers.beneath)
         for service in _without(scope.services, metrics):
             gaps.append(Missing("metrics", service, _UNKNOWN_SERVICE, unknown=True))
+        keep_alerts(alerts, request.alert, self._choice.service_label)
         monitors = monitors_table(
             alerts,
             spans[-1].end.timestamp(),
@@ -234,6 +239,7 @@ class PrometheusConnector:
         selections += in_parts
         if namespace:
             keep_namespace(selections, namespace)
+        keep_jobs(selections, _job_namespaces(request.alert))
         metrics, rows = metrics_table(selections, scope.services, self.limits.max_rows)
         items, _ = EvidenceItems(self._http.base_url, spans).of_metrics(selections, rows)
         # A lead without a signal is no gap: it may be a database, or none of this server's.
@@ -292,7 +298,12 @@ class PrometheusConnector:
         """Who calls whom, where metrics name both sides, and how those calls went."""
         scope, place = request.scope, place_of(request.alert)
         answers = await ask_calls(api, names, scope, place, spans)
+        namespace = namespace_of(request.alert)
+        if namespace:
+            place["namespace"] = namespace
         figures = await ask_figures(api, self._choice, names, answers, scope, place, spans)
+        if namespace:
+            keep_namespace([figure.selection for figure in figures], namespace)
         return answers, figures
 
     async def _query_metrics(
@@ -325,6 +336,7 @@ class PrometheusConnector:
         )
         in_parts = [PrometheusSelection(part) for part in parts]
         await ask_all(api, in_parts, scope, spans, self._choice.step_s)
+        await place_parts(api, names, in_parts, scope.incident)
         beneath = await asking_beneath
         # Whoever has nothing in the alert's place may run in another one.
         both = [*selections, *(answer.selection for answer in beneath)]
@@ -340,6 +352,7 @@ class PrometheusConnector:
         every = [*selections, *in_parts, *(answer.selection for answer in beneath), alerts]
         if namespace:
             keep_namespace(every, namespace)
+        keep_jobs(every, _job_namespaces(request.alert))
         return _Answers([*selections, *in_parts], beneath, gpus.missing)
 
     async def _states(
@@ -371,7 +384,8 @@ class PrometheusConnector:
             api, service_names = PrometheusApi(session), dict[str, None]()
             # One after the other: a server that is away is asked once, not six times.
             for label in dict.fromkeys((self._choice.service_label, *promql.SERVICE_LABELS)):
-                service_names |= dict.fromkeys(await api.values_of(label, [window]))
+                for value in await api.values_of(label, [window]):
+                    service_names[promql.service_named(label, value)] = None
         return tuple(service_names)
 
     async def data_since(self, window: Window) -> datetime | None:
@@ -494,6 +508,14 @@ class _Answers:
     missing: Sequence[Missing]
 
 
+def _job_namespaces(alert: Alert) -> frozenset[str]:
+    """The namespaces that the alert's labels name, those in front of its scrape job included."""
+    spaces = {namespace_of(alert)}
+    for label in SCRAPE_JOBS:
+        spaces.add(alert.labels.get(label, "").rpartition("/")[0])
+    return frozenset(spaces - {""})
+
+
 def _named_by_requests(selections: Sequence[PrometheusSelection]) -> set[str]:
     """The services that take requests."""
     subjects = set()
@@ -507,7 +529,7 @@ def _named_by_themselves(selections: Sequence[PrometheusSelection]) -> set[str]:
     """The services that have metrics whose label is their name: not what a proxy calls them."""
     subjects = set()
     for selection in selections:
-        if not selection.query.name_pattern:
+        if selection.query.name_pattern in ("", JOB_NAME):
             subjects |= {subject_of(series.metric, selection.query) for series in selection.series}
     return subjects - {""}
 

@@ -11,9 +11,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from faultline.analysis.alert_signal.subjects import scraped_service
 from faultline.analysis.errors import SettingsError
 from faultline.analysis.kinds.place_names import NAMESPACE_LABELS
-from faultline.connectors.vendors.prometheus.templates import PromTemplate, is_plain
+from faultline.connectors.vendors.prometheus.templates import SCRAPE_JOBS, PromTemplate, is_plain
 
 SERVICE_LABELS = ("service", "service_name", "app", "app_kubernetes_io_name", "container", "job")
 """Labels that name a service, most telling first, for metrics without the configured one."""
@@ -89,7 +90,8 @@ def build(
         return None
     if template.marked_by and template.marked_by not in label_spellings:
         return None
-    matchers = _matchers(template, label_spellings, by[0], services, job)
+    name_pattern = template.pattern_for(by[0])
+    matchers = _matchers(template, label_spellings, by[0], services, job, name_pattern)
     matchers += tuple(f'{written(label)}="{quoted(value)}"' for label, value in place.items())
     added_up = dict.fromkeys((*by, *split_by))
     # Some queries tell namespaces apart anyway.
@@ -104,7 +106,7 @@ def build(
         text.replace("{status}", written(status or "")),
         by,
         narrow=bool(services) and template.subject != "job",
-        name_pattern=template.name_pattern,
+        name_pattern=name_pattern,
         is_extra=bool(split_by),
         split_by=", ".join(split_by),
         namespace_label=namespace,
@@ -127,6 +129,11 @@ def namespace_label(template: PromTemplate, labels: Iterable[str], service_label
         if spelling in label_spellings:
             return label_spellings[spelling]
     return ""
+
+
+def service_named(label: str, value: str) -> str:
+    """The service that a label's value names."""
+    return scraped_service(value) if label in SCRAPE_JOBS else value
 
 
 _SELECTOR = re.compile(
@@ -184,6 +191,7 @@ def _matchers(
     label: str,
     services: Sequence[str],
     job: str | None,
+    name_pattern: str,
 ) -> tuple[str, ...]:
     if template.subject == "job":
         job_label = next((name for name in JOB_LABELS if name in label_spellings), None)
@@ -196,7 +204,7 @@ def _matchers(
     if services and len(names) <= LONGEST_MATCHER:
         # Where the name is only a part of the value, what it is a part of may be too much: those
         # rows are dropped after the answer.
-        around = f".*(?:{names}).*" if template.name_pattern else names
+        around = f".*(?:{names}).*" if name_pattern else names
         conditions.append(f'{written(label)}=~"{around}"')
     return tuple(conditions)
 

@@ -13,7 +13,11 @@ from faultline.analysis.errors import FaultlineError
 from faultline.connectors.shared.contract.base import Missing
 from faultline.connectors.shared.rows.collection_builder import ChangeRow
 from faultline.connectors.shared.vendor_text import short
-from faultline.connectors.vendors.prometheus.promql import SERVICE_LABELS, names_pattern
+from faultline.connectors.vendors.prometheus.promql import (
+    SERVICE_LABELS,
+    names_pattern,
+    service_named,
+)
 from faultline.connectors.vendors.prometheus.series import InstantSeries
 from faultline.connectors.vendors.prometheus.workload_changes import (
     IMAGES,
@@ -102,7 +106,7 @@ async def _read_versions(changes: WorkloadChanges, metric: str, subject: str, ve
     for name, versions in list(new.by_service.items()):
         before = old.by_service.get(name, ())
         added = [value for value in versions if value not in before]
-        service = changes.service_of(name)
+        service = changes.service_of(service_named(subject, name))
         if not before or not added or service is None or count >= MOST_OBJECTS:
             continue
         there = f'{subject}=~"{names_pattern([name])}", {version}=~"{names_pattern(added)}"'

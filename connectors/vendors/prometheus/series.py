@@ -5,17 +5,25 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
 import polars as pl
 
+from faultline.analysis.case.alert_place import (
+    lies_elsewhere,
+    namespace_in,
+    namespace_of,
+    place_of,
+)
 from faultline.analysis.case.tables import METRICS, MONITORS, empty
 from faultline.analysis.errors import ConnectorError
+from faultline.analysis.vocabulary import Alert
 from faultline.connectors.shared.contract.base import require
 from faultline.connectors.shared.training.gpu_metrics import named
-from faultline.connectors.vendors.prometheus.promql import SERVICE_LABELS, PromQuery
+from faultline.connectors.vendors.prometheus.promql import SERVICE_LABELS, PromQuery, service_named
+from faultline.connectors.vendors.prometheus.templates import SCRAPE_JOBS
 
 CALL = "/api/v1/query_range"
 LEAST_ROWS = 1000
@@ -93,6 +101,54 @@ def keep_namespace(selections: Iterable[PrometheusSelection], namespace: str) ->
         selection.series = remaining
 
 
+def keep_jobs(selections: Iterable[PrometheusSelection], namespaces: Collection[str]) -> None:
+    """Of scrape jobs `namespace/name` of one name, keep those of these namespaces; where none is of
+    them, all, told apart by the namespace."""
+    by_job = [
+        selection
+        for selection in selections
+        if selection.query.by[:1] and selection.query.by[0] in SCRAPE_JOBS
+    ]
+    spaces: dict[str, set[str]] = {}
+    for selection in by_job:
+        for series in selection.series:
+            subject = subject_of(series.metric, selection.query)
+            spaces.setdefault(subject, set()).add(_job_namespace(series, selection.query))
+    for selection in by_job:
+        remaining = []
+        for series in selection.series:
+            there = spaces[subject_of(series.metric, selection.query)]
+            space = _job_namespace(series, selection.query)
+            if len(there) > 1:
+                if there.intersection(namespaces) and space not in namespaces:
+                    continue
+                if not there.intersection(namespaces):
+                    series.metric.setdefault("namespace", space)
+            remaining.append(series)
+        selection.series = remaining
+
+
+def keep_alerts(alerts: PrometheusSelection, alert: Alert, service_label: str) -> None:
+    """Keep what fires in the alert's place: not in another environment, cluster or region, and of
+    services of one name in several namespaces those of the alert's."""
+    place, namespace = place_of(alert), namespace_of(alert)
+    remaining = [series for series in alerts.series if not lies_elsewhere(series.metric, place)]
+    in_namespace: dict[str | None, set[str]] = {alert.service: {namespace}}
+    for series in remaining:
+        service = _service_of(series.metric, service_label)
+        in_namespace.setdefault(service, set()).add(namespace_in(series.metric))
+    alerts.series = []
+    for series in remaining:
+        there = namespace_in(series.metric)
+        has_own = namespace in in_namespace[_service_of(series.metric, service_label)]
+        if not (namespace and there and has_own and there != namespace):
+            alerts.series.append(series)
+
+
+def _job_namespace(series: PrometheusSeries, query: PromQuery) -> str:
+    return series.metric.get(query.by[0], "").rpartition("/")[0]
+
+
 def metrics_table(
     selections: Sequence[PrometheusSelection], services: Sequence[str], max_rows: int
 ) -> tuple[pl.DataFrame, dict[int, pl.DataFrame]]:
@@ -163,7 +219,7 @@ def monitors_table(
 def _service_of(metric: Mapping[str, str], service_label: str) -> str | None:
     for label in (service_label, *SERVICE_LABELS):
         if label in metric:
-            return metric[label]
+            return service_named(label, metric[label])
     return None
 
 

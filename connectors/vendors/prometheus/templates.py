@@ -9,6 +9,10 @@ from dataclasses import dataclass, replace
 Matcher = tuple[str, str]
 """A label, and a regular expression that its value must match."""
 
+SCRAPE_JOBS = frozenset({"job", "exported_job"})
+JOB_NAME = r"(?:.*/)?(.+)"
+"""The service in the job of a scrape: a PodMonitor's and OpenTelemetry's are `namespace/name`."""
+
 
 @dataclass(frozen=True)
 class PromTemplate:
@@ -32,6 +36,11 @@ class PromTemplate:
     """Whether the metric is a native histogram."""
     stored_as: str = ""
     """The metric's name on the server, where that is no plain name."""
+
+    def pattern_for(self, label: str) -> str:
+        """Which part of this label's value is the name."""
+        is_job = self.subject == "service" and label in SCRAPE_JOBS
+        return self.name_pattern or (JOB_NAME if is_job else "")
 
 
 def existing(templates: Iterable[PromTemplate], names: Collection[str]) -> Iterator[PromTemplate]:

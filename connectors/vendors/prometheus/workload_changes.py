@@ -44,6 +44,9 @@ COUNTED_S = 600
 IMAGES, PODS = "kube_pod_container_info", "kube_pod_info"
 SCALERS = "kube_horizontalpodautoscaler_info"
 CREATED = "kube_pod_created"
+SCHEDULED = "kube_cronjob_status_last_schedule_time"
+_SCALING_JOB = re.compile(r"scal|sleep|hibernat|downtime|night|weekend|replica|start|stop|wake")
+"""Names of CronJobs that set replicas: one that merely runs at that minute is no reason."""
 _SAFE = "bcdfghjklmnpqrstvwxz2456789"
 _OF_DEPLOYMENT = re.compile(rf"(.+)-[{_SAFE}]{{1,10}}")
 """A ReplicaSet's name: the Deployment's, and the hash of its template."""
@@ -131,6 +134,7 @@ class WorkloadChanges:
     missing: list[Missing] = field(default_factory=list)
     _labels: dict[str, Mapping[str, str]] = field(default_factory=dict)
     _scalers: dict[Workload, str] = field(default_factory=dict)
+    _scheduled: list[ValueStep] = field(default_factory=list)
 
     async def read(self) -> None:
         """All changes of workloads and of their configuration."""
@@ -144,6 +148,7 @@ class WorkloadChanges:
                 self._read_scalers(),
                 asyncio.gather(*(self.steps(metric, label) for metric, label in queries)),
             )
+            self._scheduled = await self.steps(SCHEDULED, "cronjob")
             by_metric = dict(zip((metric for metric, _ in queries), steps, strict=True))
             created = {rollout.workload: await self._first_pod(rollout) for rollout in rollouts}
         except FaultlineError as error:
@@ -374,6 +379,14 @@ class WorkloadChanges:
     def _add_scaling(self, workload: Workload, step: ValueStep) -> None:
         service = self.service_of(workload.name) or short(workload.name, 120)
         scaler = self._scalers.get(workload)
+        schedules = {
+            run.name
+            for run in self._scheduled
+            if run.namespace == workload.namespace
+            and _SCALING_JOB.search(run.name)
+            and abs(run.after - step.at.timestamp()) <= TOGETHER.total_seconds()
+        }
+        schedule = f"CronJob {short(schedules.pop(), 60)}" if len(schedules) == 1 else None
         title = f"Replicas of {workload} set from {step.before:g} to {step.after:g}"
         row = ChangeRow(
             step.at,
@@ -381,10 +394,10 @@ class WorkloadChanges:
             "scale",
             f"{short(workload.name, 100)} scale {step.at:%H:%M:%S}",
             title,
-            "autoscaler" if scaler else None,
+            "autoscaler" if scaler else schedule,
             before=f"{step.before:g}",
             after=f"{step.after:g}",
-            restored_by=scaler,
+            restored_by=scaler or schedule,
         )
         self.rows.append(row)
         self.states = [state for state in self.states if state.name != workload.name]

@@ -68,7 +68,7 @@ class SentryConnector:
 
     name = VENDOR
     kinds: tuple[EvidenceKind, ...] = ("logs", "metrics", "changes")
-    follows_services = True
+    follows = ("service",)
 
     def __init__(
         self,

@@ -65,7 +65,7 @@ class SplunkConnector:
 
     name = "splunk"
     kinds: tuple[EvidenceKind, ...] = ("logs", "metrics")
-    follows_services = True
+    follows = ("service",)
 
     def __init__(
         self,

@@ -68,7 +68,7 @@ class SplunkObservabilityConnector:
 
     name = VENDOR
     kinds: tuple[EvidenceKind, ...] = ("metrics", "monitors", "changes")
-    follows_services = True
+    follows = ("service",)
 
     def __init__(
         self,

@@ -16,7 +16,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from faultline.analysis.case.alert_place import place_labels, place_of
+from faultline.analysis.case.alert_place import bounds_of, namespace_of, place_of
 from faultline.analysis.errors import ConnectorError, FaultlineError
 from faultline.analysis.vocabulary import Alert, EvidenceKind, Window
 from faultline.connectors.shared.auth.server_access import ANYONE, ServerAccess, access_of
@@ -139,7 +139,7 @@ class TempoConnector:
 
     name = "tempo"
     kinds: tuple[EvidenceKind, ...] = ("spans",)
-    follows_services = True
+    follows = ("service",)
 
     def __init__(
         self,
@@ -162,10 +162,10 @@ class TempoConnector:
         windows = sampled_windows(request.scope)
         async with self._http.open() as session:
             service_names = await self._service_names(session, full_window(request.scope))
-            within = await self._within(session, request)
+            bounds = await self._bounds(session, request)
             service_searches = await asyncio.gather(
                 *(
-                    self._of_service(session, collection, s, service_names, windows, within)
+                    self._of_service(session, collection, s, service_names, windows, bounds)
                     for s in services
                 )
             )
@@ -220,24 +220,26 @@ class TempoConnector:
             raise
         return [tag_value.value for tag_value in answer.tagValues]
 
-    async def _within(self, session: HttpSession, request: Request) -> str:
-        """The alert's environment, cluster and region as conditions of a search; empty where the
-        alert names none, or Tempo knows none of their names."""
-        place = place_of(request.alert)
-        if not place:
-            return ""
+    async def _bounds(self, session: HttpSession, request: Request) -> list[str]:
+        """The alert's place as conditions of a search, the narrowest first and "" last: with its
+        namespace, without it, and anywhere."""
+        if not place_of(request.alert) and not namespace_of(request.alert):
+            return [""]
         params = [("scope", "resource"), *between(full_window(request.scope))]
         try:
             answer = await session.get(TAGS, params, type=TagsAnswer)
         # Without the tags, search in all places.
         except ConnectorError:
-            return ""
+            return [""]
         tags: list[str] = []
         for scope in answer.scopes or ():
             if scope.name == "resource":
                 tags += scope.tags or ()
-        here = place_labels(place, tags)
-        return "".join(f' && resource.{tag} = "{quoted(value)}"' for tag, value in here.items())
+        bounds = []
+        for place in bounds_of(request.alert, tags):
+            conditions = (f' && resource.{tag} = "{quoted(value)}"' for tag, value in place.items())
+            bounds.append("".join(conditions))
+        return bounds
 
     async def _of_service(
         self,
@@ -246,7 +248,7 @@ class TempoConnector:
         service: str,
         service_names: Sequence[str],
         windows: Sequence[Window],
-        within: str,
+        bounds: Sequence[str],
     ) -> list[_TempoSearch]:
         """The service's searches in the alert's place, and everywhere where it has no trace
         there."""
@@ -254,9 +256,11 @@ class TempoConnector:
         theirs = self._names.matches(service, service_names) or self._names.theirs(service)[:1]
         named = " || ".join(f'resource.service.name = "{quoted(name)}"' for name in theirs)
         phrase = f"({named})" if len(theirs) > 1 else named
-        searches = await self._searches(session, collection, f"{phrase}{within}", windows)
-        if within and not any(search.hits or search.failed for search in searches):
-            searches = await self._searches(session, collection, phrase, windows)
+        searches: list[_TempoSearch] = []
+        for within in bounds:
+            searches = await self._searches(session, collection, f"{phrase}{within}", windows)
+            if any(search.hits or search.failed for search in searches):
+                break
         return searches
 
     async def _searches(

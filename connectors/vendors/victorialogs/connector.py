@@ -8,15 +8,15 @@ docs.victoriametrics.com/victorialogs/querying.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import msgspec
 
-from faultline.analysis.case.alert_place import place_labels, place_of
+from faultline.analysis.case.alert_place import bounds_of
 from faultline.analysis.errors import FaultlineError
-from faultline.analysis.vocabulary import EvidenceKind, Window
+from faultline.analysis.vocabulary import Alert, EvidenceKind, Window
 from faultline.connectors.shared.auth.server_access import ANYONE, ServerAccess, access_of
 from faultline.connectors.shared.contract.base import Check, Collected, Item, Missing, Request
 from faultline.connectors.shared.http.http import HttpSession, ReadOnlyHttp
@@ -89,7 +89,7 @@ class VictoriaLogsConnector:
 
     name = VENDOR
     kinds: tuple[EvidenceKind, ...] = ("logs", "metrics")
-    follows_services = True
+    follows = ("service",)
 
     def __init__(
         self,
@@ -119,8 +119,7 @@ class VictoriaLogsConnector:
         async with self._http.open() as session:
             span = full_window(request.scope)
             line_fields = await self._line_fields(session, span)
-            place = place_labels(place_of(request.alert), line_fields.every)
-            all_lines = await self._where(session, line_fields, services, place, span)
+            all_lines = await self._where(session, line_fields, services, request.alert, span)
             asking = _Asking(session, collection, line_fields, self._link)
             await asyncio.gather(
                 *(asking.of_service(service_lines, windows) for service_lines in all_lines)
@@ -197,16 +196,15 @@ class VictoriaLogsConnector:
         session: HttpSession,
         line_fields: _LineFields,
         services: Sequence[str],
-        place: Mapping[str, str],
+        alert: Alert,
         window: Window,
     ) -> list[_Lines]:
         """The services that some field names: in the alert's place, and those that have nothing
         there wherever they are."""
         theirs = [name for service in services for name in self._names.theirs(service)]
-        here = logsql.in_place(place)
         lines: dict[str, _Lines] = {}
-        # Once only, where the alert names no place.
-        for within in dict.fromkeys((here, logsql.EVERYTHING)):
+        for place in bounds_of(alert, line_fields.every):
+            within = logsql.in_place(place)
             for field in line_fields.services:
                 if len(lines) == len(services):
                     break

@@ -170,7 +170,11 @@ def test_microsofts_sample_of_a_log_search_alert_links_to_its_results() -> None:
         "condition": {"windowSize": "PT10M", "allOf": [criterion]},
     }
     found = arrival(given).alert
-    assert found.query is None, "its query counts rows, and is no metric"
+    assert found.query is not None
+    assert (found.query.language, found.query.text) == ("kql", "Heartbeat")
+    # It counts rows, and aggregates no column.
+    assert (found.query.statistic, found.query.metrics) == ("Count", ())
+    assert (found.query.comparison, found.query.threshold) == ("<", 1)
     assert found.labels["Computer"] == "TestComputer"
     assert [link.title for link in found.links] == ["Alert", "Query"]
     assert found.links[1].url.endswith("LogsBlade/mine")

@@ -32,6 +32,8 @@ DEPLOY = {
     "files": ["src/pay.py", "src/cart.py"],
     "diff": "-timeout = 5\n+timeout = 0.3",
     "place": {"environment": "prod"},
+    "before": "v2.4.0",
+    "after": "v2.4.1",
 }
 
 
@@ -78,6 +80,7 @@ def test_a_change_is_kept_under_our_name_of_the_service(door: Door) -> None:
     assert kept.files == "src/pay.py\nsrc/cart.py"
     assert kept.diff == "-timeout = 5\n+timeout = 0.3"
     assert kept.place == {"environment": "prod"}
+    assert (kept.before, kept.after) == ("v2.4.0", "v2.4.1")
 
 
 def test_service_and_title_are_enough(door: Door) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -48,6 +49,14 @@ def test_they_are_rows_of_the_changes_of_that_time(
     assert table["author"].to_list() == [None, None]
     [item] = found.items
     assert (item.rows, item.services) == (2, ("payments",))
+
+
+def test_old_and_new_version_are_fields_of_the_row(
+    changes: ReportedChanges, tmp_path: Path
+) -> None:
+    changes.report([replace(deploy("v2", -1), before="v1", after="v2")])
+    (row,) = collected(changes, tmp_path).tables["changes"].iter_rows(named=True)
+    assert (row["before"], row["after"]) == ("v1", "v2")
 
 
 def test_those_of_another_place_are_left_out(changes: ReportedChanges, tmp_path: Path) -> None:

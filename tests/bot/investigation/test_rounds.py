@@ -15,10 +15,16 @@ import polars as pl
 import pytest
 
 from faultline.analysis.case.folder import Case, read_case, read_diagnosis
-from faultline.analysis.case.rounds import Lead, Rounds
+from faultline.analysis.case.rounds import FollowedKind, Lead, Rounds
 from faultline.analysis.kinds.evidence_kinds import EvidenceKind
 from faultline.analysis.vocabulary import Alert, Scope, Window
-from faultline.bot.investigation.rounds import LAST, MOST_LEADS, next_round, request_for
+from faultline.bot.investigation.rounds import (
+    LAST,
+    MOST_LEADS,
+    ask_round,
+    next_round,
+    request_for,
+)
 from faultline.bot.investigation.steps import InvestigationSteps
 from faultline.bot.investigation.worker_context import WorkerContext
 from faultline.bot.runtime.process_pool import ProcessPool
@@ -41,7 +47,7 @@ class Source:
 
     name: str
     kinds: tuple[EvidenceKind, ...]
-    follows_services: bool = True
+    follows: tuple[FollowedKind, ...] = ("service",)
     limits: Limits = field(default_factory=Limits)
     requests: list[Request] = field(default_factory=list)
 
@@ -100,7 +106,7 @@ class Deploys(Source):
 
 @pytest.fixture
 def metrics() -> Metrics:
-    return Metrics("metrics", ("metrics", "topology"), follows_services=False)
+    return Metrics("metrics", ("metrics", "topology"), follows=())
 
 
 @pytest.fixture
@@ -187,7 +193,7 @@ def test_nobody_is_asked_twice_about_a_lead_however_often_the_step_runs(
 def test_without_a_source_that_can_follow_there_is_one_round(
     context: WorkerContext, deploys: Deploys
 ) -> None:
-    deploys.follows_services = False
+    deploys.follows = ()
     case = case_of(context, investigated(context))
     assert case.rounds == Rounds()
     assert len(deploys.requests) == 1
@@ -246,3 +252,35 @@ def test_rounds_and_their_leads_are_bounded(deploys: Deploys) -> None:
     late = next_round(Rounds(), LEADS, [deploys], ALERT, SCOPE, now - 60)
     assert (late.round, late.why) == (None, "12 s had passed")
     assert next_round(Rounds(), [], [deploys], ALERT, SCOPE, now).why is None
+
+
+NODE = Lead(kind="node", subject="node-7", because="the alert is about it")
+VOLUME = Lead(kind="volume", subject="shop/data-0", because="orders mounts it")
+
+
+def test_each_source_is_asked_about_the_kinds_of_leads_that_it_can_follow(
+    context: WorkerContext, deploys: Deploys
+) -> None:
+    cluster = Deploys("cluster", ("states",), follows=("service", "node"))
+    following = next_round(Rounds(), [LEADS[0], NODE, VOLUME], [deploys, cluster], ALERT, SCOPE, 0)
+    assert following.why is not None, "0 is long ago"
+    now = time.monotonic()
+    chosen = next_round(Rounds(), [LEADS[0], NODE, VOLUME], [deploys, cluster], ALERT, SCOPE, now)
+    assert chosen.round is not None
+    # Nobody follows volumes here.
+    assert chosen.round.leads == (LEADS[0], NODE)
+    assert chosen.round.connectors == ("deploys", "cluster")
+    asyncio.run(ask_round(chosen.round, [deploys, cluster], ALERT, SCOPE, context.cases, "c"))
+    assert [request.leads for request in deploys.requests] == [(LEADS[0],)]
+    assert [request.leads for request in cluster.requests] == [(LEADS[0], NODE)]
+    assert deploys.services() == cluster.services() == [("s0",)]
+
+
+def test_a_round_about_a_node_alone_asks_no_source_of_services(deploys: Deploys) -> None:
+    cluster = Deploys("cluster", ("states",), follows=("node",))
+    now = time.monotonic()
+    chosen = next_round(Rounds(), [NODE], [deploys, cluster], ALERT, SCOPE, now).round
+    assert chosen is not None
+    assert chosen.connectors == ("cluster",)
+    alert, scope = request_for([NODE], ALERT, SCOPE)
+    assert (alert.service, scope.services) == (None, ())

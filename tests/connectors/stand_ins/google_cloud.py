@@ -23,7 +23,10 @@ CLUSTERS = f"/v1/projects/{PROJECT}/locations/-/operations"
 DATABASES = f"/v1/projects/{PROJECT}/operations"
 RUN = f"/v2/projects/{PROJECT}/locations/{{}}/services/{{}}/revisions"
 REVISIONS = RUN.format("europe-west1", "checkout")
-READING_POSTS = frozenset({ENTRIES})
+POLICIES = f"/v3/projects/{PROJECT}/alertPolicies"
+PROMQL = f"/v1/projects/{PROJECT}/location/global/prometheus/api/v1/query_range"
+MQL = f"{SERIES}:query"
+READING_POSTS = frozenset({ENTRIES, MQL})
 DEPLOYED = ONSET - timedelta(minutes=2)
 IMAGE = "europe-docker.pkg.dev/shop-prod/apps/checkout:v42"
 RESOURCE = {

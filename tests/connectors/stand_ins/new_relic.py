@@ -35,7 +35,30 @@ def answer(asked: Asked) -> Reply:
     """The documented shape, with the rows of the query."""
     variables = json.loads(asked.body)["variables"]
     assert variables["account"] == ACCOUNT
+    if "name" in variables:
+        search = {"nrqlConditions": [condition(variables["name"])]}
+        return Reply({"data": {"actor": {"account": {"alerts": {"nrqlConditionsSearch": search}}}}})
     return rows(found(variables["nrql"]))
+
+
+FAILING = (
+    "SELECT percentage(count(*), WHERE otel.status_code = 'ERROR') FROM Span "
+    "WHERE service.name = 'checkout' FACET service.name"
+)
+
+
+def condition(name: str, type: str = "STATIC") -> dict[str, Any]:
+    """A condition as NerdGraph has it."""
+    warning = {"operator": "ABOVE", "priority": "WARNING", "threshold": 1.0}
+    term = {"thresholdDuration": 300, "thresholdOccurrences": "ALL"}
+    terms = [warning | term, warning | term | {"priority": "CRITICAL", "threshold": 5.0}]
+    return {
+        "name": name,
+        "type": type,
+        "nrql": {"query": FAILING},
+        "signal": {"aggregationWindow": 60},
+        "terms": terms,
+    }
 
 
 def rows(results: list[dict[str, Any]]) -> Reply:
@@ -61,6 +84,13 @@ def found(text: str) -> list[dict[str, Any]]:
         return [{"ids": [trace_of(at) for at in minutes(start, end)][:30]}]
     if "trace.id IN" in text:
         return [row for at in minutes(start, end) if trace_of(at) in text for row in spans(at)]
+    if "SELECT percentage" in text:
+        assert "TIMESERIES 60 seconds SINCE" in text
+        return [
+            {k: v for k, v in golden(at).items() if k not in ("rate", "failed", "took")}
+            | {"percentage": golden(at)["failed"]}
+            for at in minutes(start, end)
+        ]
     assert "FACET service.name" in text, text
     return [golden(at) for at in minutes(start, end)]
 

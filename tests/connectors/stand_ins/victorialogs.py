@@ -45,6 +45,7 @@ def line(at: datetime, level: str, text: str) -> Line:
         "severity_text": level.upper(),
         "trace_id": TRACE_ID,
         "k8s.cluster.name": "prod-eu",
+        "k8s.namespace.name": "shop",
         "host.name": "node-7",
     }
 
