@@ -151,7 +151,8 @@ def assess_impact(
     cited = [symptom]
     for service in services:
         if service != symptom.subject:
-            cited.append(_strongest(noticed, service))
+            about = [finding for finding in noticed if finding.subject == service]
+            cited.append(min(about, key=lambda finding: (-finding.strength, finding.id)))
     services = sorted({*services, *slowed})
     # A service may have been slow long before: only those that are reached date the impact.
     since = _since([finding for finding in noticed if finding.subject in services], symptom)
@@ -405,7 +406,3 @@ def _is_symptom(finding: Finding) -> bool:
     """Whether users notice it: it has an impact, and alerts speak of it."""
     fault = fault_of(finding)
     return fault is not None and fault.has_impact and fault.is_symptom
-
-
-def _strongest(findings: Sequence[Finding], subject: str) -> Finding:
-    return min((f for f in findings if f.subject == subject), key=lambda f: (-f.strength, f.id))

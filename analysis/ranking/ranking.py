@@ -1,7 +1,8 @@
 """From suspects and changes to ranked causes.
 
-The order is the suspects' (see `faultline.analysis.suspects.ranked`). A change raises nobody: it is
-attached to the suspect where more than nearness in time ties it to what the suspect does.
+The order is the suspects' (see `faultline.analysis.suspects.ranked`). A change raises its
+own service among them; it is blamed where more than nearness in time ties it to what the suspect
+does.
 """
 
 from __future__ import annotations

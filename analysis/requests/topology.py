@@ -288,7 +288,8 @@ def front_doors(topology: Topology) -> dict[str, str]:
     behind."""
     doors = {}
     for endpoint in sorted(topology.services):
-        if not _is_endpoint(endpoint) or topology.callees(endpoint):
+        is_host = _HOST.match(endpoint) and not _STORE.search(endpoint.lower())
+        if not is_host or topology.callees(endpoint):
             continue
         # The instrumented services that the endpoint's callers call as well.
         beside = set()
@@ -301,10 +302,6 @@ def front_doors(topology: Topology) -> dict[str, str]:
         if len(behind) == 1:
             doors[endpoint] = behind.pop()
     return doors
-
-
-def _is_endpoint(name: str) -> bool:
-    return _HOST.match(name) is not None and _STORE.search(name.lower()) is None
 
 
 def _sharing_a_piece(endpoint: str, services: Iterable[str]) -> set[str]:

@@ -135,7 +135,9 @@ def is_unrelated(group: FactGroup, case: Case, unwell: Mapping[str, str]) -> boo
     reached = called_from(alert.service, case)
     # Without known calls, any service may be one that it calls; so may one that nobody is known to
     # call: of stores and hosts outside the callers are often unknown.
-    is_placed = not group.services.isdisjoint(case.topology["callee"])
+    is_placed = group.fault.name in OF_NODES or not group.services.isdisjoint(
+        case.topology["callee"]
+    )
     return len(reached) > 1 and is_placed and not group.services & reached
 
 

@@ -397,7 +397,7 @@ class SuspectFeatures:
         self._observation = observation
         self._graph = observation.likely_graph
         self._scores = findings_shares(suspects)
-        self._states = {suspect.subject: state_evidence(suspect) for suspect in suspects}
+        self._states = state_evidence(suspects)
         # By service the largest weight of each class of signals.
         self._shown: dict[str, dict[SignalClass, float]] = defaultdict(lambda: defaultdict(float))
         for deviation, weight in observation.service_series:

@@ -77,20 +77,22 @@ def findings_shares(suspects: Sequence[Suspect]) -> dict[str, float]:
     return shares
 
 
-def state_evidence(suspect: Suspect) -> dict[Depth, float]:
-    """How far facts about objects speak for it, in [0, 1], by how near they are to a cause:
-    squared, because weak facts are found in every cluster."""
-    evidence: dict[Depth, float] = {}
-    for finding in suspect.findings:
-        fault, details = fault_of(finding), StateFactDetails.of(finding)
-        if fault is None or details is None or details.fact not in STATE_FAULTS:
-            continue
-        raw = suspect.raw_scores.get(fault.name, 0.0)
-        # What a callee explains of it is no evidence against the subject.
-        left = suspect.scores.get(fault.name, 0.0) / raw if raw > 0 else 1.0
-        depth = STATE_FAULTS[details.fact].depth
-        share = fault.weight * finding.strength * left
-        evidence[depth] = max(evidence.get(depth, 0.0), share**2)
+def state_evidence(suspects: Iterable[Suspect]) -> dict[str, dict[Depth, float]]:
+    """By subject, how far facts about objects speak for it, in [0, 1], by how near they are to a
+    cause: squared, because weak facts are found in every cluster."""
+    evidence: dict[str, dict[Depth, float]] = {}
+    for suspect in suspects:
+        by_depth = evidence[suspect.subject] = {}
+        for finding in suspect.findings:
+            fault, details = fault_of(finding), StateFactDetails.of(finding)
+            if fault is None or details is None or details.fact not in STATE_FAULTS:
+                continue
+            raw = suspect.raw_scores.get(fault.name, 0.0)
+            # What a callee explains of it is no evidence against the subject.
+            left = suspect.scores.get(fault.name, 0.0) / raw if raw > 0 else 1.0
+            depth = STATE_FAULTS[details.fact].depth
+            share = fault.weight * finding.strength * left
+            by_depth[depth] = max(by_depth.get(depth, 0.0), share**2)
     return evidence
 
 

@@ -232,9 +232,9 @@ def test_a_gap_in_what_others_gave_matters_only_about_the_suspects(
 @pytest.mark.parametrize(
     ("confidence", "given", "verdict"),
     [
-        (0.69, {}, Verdict.INSUFFICIENT_EVIDENCE),
+        (0.59, {}, Verdict.INSUFFICIENT_EVIDENCE),
         (0.71, {}, Verdict.CAUSE_FOUND),
-        (0.69, {"labels": {"job_name": "pretrain"}}, Verdict.CAUSE_FOUND),
+        (0.59, {"labels": {"job_name": "pretrain"}}, Verdict.CAUSE_FOUND),
     ],
 )
 def test_an_alert_that_names_nothing_needs_a_surer_cause(

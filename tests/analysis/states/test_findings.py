@@ -168,12 +168,14 @@ def test_an_object_of_several_services_is_its_own_subject(tmp_path: Path) -> Non
 
 
 def test_a_fresh_fact_adds_two_and_a_half_to_the_log_odds(tmp_path: Path) -> None:
+    assert (WEIGHTS["state_setting"], WEIGHTS["state_instance"]) == (2.5, 1.25)
     node = fact("Node", "node-7", "node_not_ready", -5, service="checkout")
     case = case_of(tmp_path, [node])
     known = established(case)
     (suspect,) = known.suspects
     features = SuspectFeatures(known.observation, known.findings, known.suspects).of("node-7")
-    odds = log_odds(WEIGHTS, features) + 2.0 * 0.97**2
+    assert features.state_setting == pytest.approx(0.97**2)
+    odds = log_odds(WEIGHTS, features)
     told = math.log(suspect.probability / (1 - suspect.probability))
     assert told == pytest.approx(odds / TEMPERATURE - NO_SUSPECT_ODDS)
 

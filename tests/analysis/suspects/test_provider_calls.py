@@ -72,7 +72,7 @@ def test_what_the_service_shows_itself_comes_before_the_provider(tmp_path: Path)
     edges = calls("checkout api.stripe.com")
     given = answer(tmp_path, outage(), metrics=[*SLOW, *BUSY], topology=edges)
     assert (given.causes[0].subject, given.causes[0].kind) == ("checkout", "resource_saturation")
-    assert given.causes[0].confidence > 0.9
+    assert given.causes[0].confidence > 0.7
     assert "api.stripe.com" in [one.subject for one in given.causes]
 
 
