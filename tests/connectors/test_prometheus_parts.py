@@ -137,7 +137,7 @@ ZONES = {"node-1": "eu-1a", "node-2": "eu-1b", "node-3": "eu-1c"}
 
 
 def samples_of_zones() -> str:
-    """Two services with a pod on each node; in one zone both fail. Pods have no place of their own:
+    """Two services with a pod on each node; in one zone both fail. Pods carry no place:
     kube-state-metrics has it."""
     series, rng = OpenMetrics(), np.random.default_rng(7)
     end = int(ALERT_AT.timestamp()) + 30
