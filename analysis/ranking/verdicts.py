@@ -58,7 +58,7 @@ EXPLAINED = 0.85
 normal range."""
 SURE = 0.6
 """Of an alert that names no service, while no front door is seen out of its past, a cause is named
-from this confidence on. With .7, before the weights were fitted anew, 55 of 86 healthy stretches of
+from this confidence on. With .7, before the last fit, 55 of 86 healthy stretches of
 two recorded systems whose alerts name none were given a cause without it, and 24 with it. The new
 weights say less: with .7 they withhold ten of 21 right answers of one of these systems, with .55
 two."""
