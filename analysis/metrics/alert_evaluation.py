@@ -234,7 +234,10 @@ class _QueryRows:
 
     def _elsewhere(self, keys: Sequence[str], since: datetime) -> OtherPlaces | None:
         """The places of the series that are true, beside others of the same service."""
-        rows = self._recent.filter(pl.col("time") >= self._incident.start)
+        # Those that the alert does not name, too.
+        rows = self._case.alert_query.sort("time", "series").filter(
+            pl.col("time").is_between(self._incident.start, self._incident.end)
+        )
         affected = [_labels(key) for key in keys]
         services = {service_in(labels, None) for labels in affected}
         by_key = {str(key): _labels(str(key)) for key in rows["series"].unique().sort()}

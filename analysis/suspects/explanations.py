@@ -76,8 +76,8 @@ def weigh_suspects(
     scores = {subject: _inherent_score(suspect) for subject, suspect in suspects.items()}
     discount_not_propagated(suspects, topology, measures, alert)
     discount_symptoms(suspects, scores, topology, measures)
+    discount_load(suspects, topology)
     for suspect in suspects.values():
-        discount_load(suspect, suspects, topology)
         suspect.score = _joined(suspect.scores.values())
         suspect.score *= _place_factor(suspect.subject, topology, alert)
         suspect.onset = onset_of(suspect.findings)

@@ -194,26 +194,28 @@ def _propagated(
     return 0.0 if measures.calm(caller, (SignalClass.LATENCY,), findings) else None
 
 
-def discount_load(suspect: Suspect, suspects: Mapping[str, Suspect], topology: Topology) -> None:
+def discount_load(suspects: Mapping[str, Suspect], topology: Topology) -> None:
     """Load comes from above: from a caller that gets more requests or makes more calls for each, or
     from a cache beside it that misses. Resources and queues behind it are its effect."""
-    limited = [name for name in suspect.scores if fault_kind(name).rises_with_load]
-    if not limited:
-        return
-    traffic = [finding for finding in suspect.findings if _is_traffic(finding)]
-    load = max(map(_rise, traffic)) if traffic else UNMEASURED_LOAD
-    above = topology.upstream(suspect.subject, MAX_HOPS)
-    passed_on = 0.0
-    for caller, hops in above.items():
-        for finding in suspects[caller].findings if hops and caller in suspects else ():
-            rise = _rise(finding) if _is_traffic(finding) else 0.0
-            if finding.kind == FAN_OUT.name and finding.series.get("service", "") in above:
-                rise = finding.strength
-            passed_on = max(passed_on, min(load, rise) * PER_HOP ** (hops - 1))
-    passed_on = max(passed_on, min(load, _missed_beside(suspect, suspects, topology)))
-    remaining_share = 1 - (1 - LOADED) * min(1.0, passed_on)
-    for name in limited:
-        suspect.scores[name] *= remaining_share
+    sources: dict[str, list[Finding]] = {}
+    for name, suspect in suspects.items():
+        findings = [f for f in suspect.findings if f.kind == FAN_OUT.name or _rise(f) > 0]
+        if findings:
+            sources[name] = findings
+    for suspect in suspects.values():
+        limited = [name for name in suspect.scores if fault_kind(name).rises_with_load]
+        rises = [_rise(finding) for finding in suspect.findings if _is_traffic(finding)]
+        load = max(rises, default=UNMEASURED_LOAD)
+        passed_on = min(load, _missed_beside(suspect, suspects, topology))
+        above = topology.upstream(suspect.subject, MAX_HOPS) if sources else {}
+        for caller in above.keys() & sources.keys() - {suspect.subject}:
+            for finding in sources[caller]:
+                # More calls to somebody else load nothing here.
+                is_here = _is_traffic(finding) or finding.series.get("service", "") in above
+                rise = min(load, finding.strength) if is_here else 0.0
+                passed_on = max(passed_on, rise * PER_HOP ** (above[caller] - 1))
+        for name in limited:
+            suspect.scores[name] *= 1 - (1 - LOADED) * min(1.0, passed_on)
 
 
 def _missed_beside(suspect: Suspect, suspects: Mapping[str, Suspect], topology: Topology) -> float:
@@ -239,7 +241,7 @@ def _is_traffic(finding: Finding) -> bool:
 def _rise(finding: Finding) -> float:
     """Strength of a rise of requests by half or more."""
     is_more = finding.effect_unit == "x" and (finding.effect or 0.0) >= 1.5
-    return finding.strength if is_more else 0.0
+    return finding.strength if is_more and _is_traffic(finding) else 0.0
 
 
 @dataclass(frozen=True)

@@ -94,7 +94,7 @@ def test_a_calm_service_and_one_that_was_not_looked_at_are_told_apart(shop: Answ
 
 
 def test_a_second_suspect_is_said_to_be_one(shop: AnsweredCase) -> None:
-    assert "suspect 2 (0 %), after orders-db" in said(shop, "what about checkout?").lead
+    assert "suspect 2 (1 %), after orders-db" in said(shop, "what about checkout?").lead
 
 
 def test_changes_say_what_was_ruled_out_and_why(shop: AnsweredCase) -> None:
