@@ -199,39 +199,40 @@ def discount_load(suspects: Mapping[str, Suspect], topology: Topology) -> None:
     from a cache beside it that misses. Resources and queues behind it are its effect."""
     sources: dict[str, list[Finding]] = {}
     for name, suspect in suspects.items():
-        findings = [f for f in suspect.findings if f.kind == FAN_OUT.name or _rise(f) > 0]
+        findings = [
+            f for f in suspect.findings if f.kind == FAN_OUT.name or _rise(f) or _is_miss(f)
+        ]
         if findings:
             sources[name] = findings
-    for suspect in suspects.values():
-        limited = [name for name in suspect.scores if fault_kind(name).rises_with_load]
+    for suspect in suspects.values() if sources else ():
         rises = [_rise(finding) for finding in suspect.findings if _is_traffic(finding)]
         load = max(rises, default=UNMEASURED_LOAD)
-        passed_on = min(load, _missed_beside(suspect, suspects, topology))
-        above = topology.upstream(suspect.subject, MAX_HOPS) if sources else {}
-        for caller in above.keys() & sources.keys() - {suspect.subject}:
-            for finding in sources[caller]:
-                # More calls to somebody else load nothing here.
-                is_here = _is_traffic(finding) or finding.series.get("service", "") in above
-                rise = min(load, finding.strength) if is_here else 0.0
-                passed_on = max(passed_on, rise * PER_HOP ** (above[caller] - 1))
-        for name in limited:
-            suspect.scores[name] *= 1 - (1 - LOADED) * min(1.0, passed_on)
+        passed_on = min(1.0, load, _load_above(suspect.subject, sources, topology))
+        for name in suspect.scores:
+            if fault_kind(name).rises_with_load:
+                suspect.scores[name] *= 1 - (1 - LOADED) * passed_on
 
 
-def _missed_beside(suspect: Suspect, suspects: Mapping[str, Suspect], topology: Topology) -> float:
-    """How clearly a cache misses that is called by the same services: they ask here instead."""
-    siblings = {
-        callee
-        for caller in topology.callers(suspect.subject)
-        for callee in topology.callees(caller)
-    }
-    misses = 0.0
-    for sibling in siblings - {suspect.subject}:
-        for finding in suspects[sibling].findings if sibling in suspects else ():
-            is_shift = finding.kind == METRIC_SHIFT
-            if is_shift and shift_class(finding) is SignalClass.HIT_RATIO:
-                misses = max(misses, finding.strength)
-    return misses
+def _load_above(
+    subject: str, sources: Mapping[str, Sequence[Finding]], topology: Topology
+) -> float:
+    """How clearly more is asked of what calls it, or is missed by a cache of the same callers."""
+    above = topology.upstream(subject, MAX_HOPS)
+    passed_on = 0.0
+    for caller in above.keys() & sources.keys() - {subject}:
+        for finding in sources[caller]:
+            # More calls to somebody else load nothing here.
+            if _is_traffic(finding) or finding.series.get("service", "") in above:
+                passed_on = max(passed_on, finding.strength * PER_HOP ** (above[caller] - 1))
+    for caller in topology.callers(subject):
+        for sibling in sources.keys() & set(topology.callees(caller)) - {subject}:
+            misses = [finding.strength for finding in sources[sibling] if _is_miss(finding)]
+            passed_on = max([passed_on, *misses])
+    return passed_on
+
+
+def _is_miss(finding: Finding) -> bool:
+    return finding.kind == METRIC_SHIFT and shift_class(finding) is SignalClass.HIT_RATIO
 
 
 def _is_traffic(finding: Finding) -> bool:
