@@ -293,7 +293,7 @@ def conclude(
         if rule.verdict is Verdict.INSUFFICIENT_EVIDENCE:
             return Conclusion(rule.verdict, 0.0, (*rule.missing, *evidence.missing))
         confidence = causes[0].confidence if rule.confidence is None else rule.confidence
-        if rule.confidence is None and confidence < NAMED_FROM:
+        if rule.verdict is Verdict.CAUSE_FOUND and confidence < NAMED_FROM:
             return Conclusion(
                 Verdict.INSUFFICIENT_EVIDENCE, 0.0, (NOBODY_STANDS_OUT, *evidence.missing)
             )
