@@ -72,3 +72,10 @@ def test_what_counts_no_requests_is_called_by_the_lowest_services_in_trouble(
     assert presumed(known, *SLOW, moved(subject, signal, 0.2)) == set()
     called = topology_of([*known.edges, ("gateway", subject)])
     assert presumed(called, *SLOW, trouble) == set()
+
+
+def test_a_training_job_that_slows_down_is_nobodys_callee() -> None:
+    served = moves()
+    served.latency["pretrain"]["step_time_ms"] = Move(900.0, 2500.0, 1.0)
+    slow = moved("pretrain", "step_time_ms")
+    assert presumed_calls(topology_of([]), served, [*SLOW, slow], None) == frozenset()
