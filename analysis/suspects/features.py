@@ -70,9 +70,9 @@ COMPLAINS, CONTENT = 0.3, 0.1
 """The weight of a caller's series about its calls from which on it complains, and up to which it
 does not."""
 JUST_BEFORE_MIN, LONG_AGO_MIN = 10.0, 60.0
-"""Up to ten minutes before it counts fully, an hour before no more. Of 92 guilty changes of training
-worlds, recordings and the rig's training seeds 54 came within ten minutes before the alert, 27
-within an hour, 11 earlier."""
+"""Up to ten minutes before it counts fully, an hour before no more. Of 92 guilty changes of
+training worlds, recordings and the rig's training seeds 54 came within ten minutes before the
+alert, 27 within an hour, 11 earlier."""
 FALLS = -0.05
 """A worker that handles less than before by this logarithm is stuck, or starved."""
 
