@@ -43,12 +43,7 @@ from faultline.analysis.phrasing.statement import (
 from faultline.analysis.vocabulary import Alert, Claim, Diagnosis, Finding, Section, Verdict
 from faultline.analysis.wording.names import subject_name
 from faultline.bot.answer.writer.plain_text import clipped, quotable
-from faultline.bot.answer.writer.story import (
-    Story,
-    change_by_title,
-    change_called,
-    is_mere_symptom,
-)
+from faultline.bot.answer.writer.story import Story, change_by_title, change_called, is_mere_symptom
 
 HEADLINE_LIMIT = 200
 GLANCE = 140
