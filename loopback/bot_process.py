@@ -15,7 +15,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Self
@@ -31,6 +31,7 @@ START_TIMEOUT_S = 300.0
 PORTS = range(10_000, 32_000)
 """Below those that the kernel gives to outgoing connections (32768 on Linux): what is free stays so
 until it is used."""
+_RESERVATIONS: list[socket.socket] = []
 
 
 def child_pids(pid: int) -> list[int]:
@@ -101,9 +102,8 @@ class BotProcess:
         deadline = time.monotonic() + START_TIMEOUT_S
         while time.monotonic() < deadline:
             if self._process.poll() is not None:
-                raise FaultlineError(
-                    f"the bot ended with {self._process.returncode} while starting"
-                )
+                code = self._process.returncode
+                raise FaultlineError(f"the bot ended with {code} while starting{self._last_line()}")
             try:
                 if httpx.get(f"{self.url}/healthz", timeout=2).status_code == 200:
                     return
@@ -121,6 +121,12 @@ class BotProcess:
         with contextlib.ExitStack() as opened:
             log = opened.enter_context(self._log.open("ab")) if self._log is not None else None
             return subprocess.Popen(command, env=self._environ, cwd=self._directory, stderr=log)
+
+    def _last_line(self) -> str:
+        if self._log is None or not self._log.exists():
+            return ""
+        lines = self._log.read_text(errors="replace").strip().splitlines()
+        return f": {lines[-1]}" if lines else ""
 
     @property
     def environ(self) -> Mapping[str, str]:
@@ -162,12 +168,31 @@ class BotProcess:
         self.stop()
 
 
-def free_port(choose: Callable[[Sequence[int]], int] = secrets.choice) -> int:
-    """A port that nobody listens on, and that nobody is given before it is used."""
-    while True:
-        port = choose(PORTS)
-        with socket.socket() as probe, contextlib.suppress(OSError):
+def is_unused(port: int) -> bool:
+    """Whether nobody listens on it."""
+    with socket.socket() as probe:
+        try:
             probe.bind(("", port))
+        except OSError:
+            return False
+        return True
+
+
+def free_port() -> int:
+    """A port that nobody listens on, and that no other process is given while this one runs."""
+    while True:
+        port = secrets.choice(PORTS)
+        if sys.platform == "linux":
+            # Seconds pass until a program listens there, and many tests start programs at the same
+            # time. The reservation is a name without a file, which goes with the process.
+            reservation = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            try:
+                reservation.bind(f"\0faultline-port-{port}")
+            except OSError:
+                reservation.close()
+                continue
+            _RESERVATIONS.append(reservation)
+        if is_unused(port):
             return port
 
 

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 from benchmarks.turmoil.certificates import Certificates
 from benchmarks.turmoil.networks import LOOPBACK
-from faultline.loopback.bot_process import free_port
+from faultline.loopback.bot_process import PORTS, is_unused
 
 SLOW_S = 40.0
 """Beyond every time limit of the bot: 8 s for a post, 20 s for all that one source is asked."""
@@ -111,6 +111,12 @@ class Lines:
         self.late += 1
         self._waiting.add(self._loop.create_task(wait()))
 
+    def unused_port(self) -> int:
+        """A port that nobody listens on, the same of the same seed."""
+        while not is_unused(port := self.dice.choice(PORTS)):
+            pass
+        return port
+
     def close(self) -> None:
         """End them all."""
         for line in self._all:
@@ -125,7 +131,7 @@ class Line:
 
     def __init__(self, name: str, upstream: int, lines: Lines) -> None:
         self.name = name
-        self.port = free_port(lines.dice.choice)
+        self.port = lines.unused_port()
         self.url = f"https://{lines.address}:{self.port}"
         self.posted: list[Posted] = []
         self.in_use = threading.Lock()

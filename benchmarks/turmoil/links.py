@@ -13,7 +13,6 @@ from pathlib import Path
 from sqlalchemy.engine import make_url
 
 from benchmarks.turmoil.lines import Lines
-from faultline.loopback.bot_process import free_port
 
 PIECE = 65_536
 IN_TRANSACTION = b"Z\x00\x00\x00\x05T"
@@ -43,7 +42,7 @@ class DatabaseLink:
 
     def __init__(self, host: str, url: str, lines: Lines) -> None:
         self.host = host
-        self.port = free_port(lines.dice.choice)
+        self.port = lines.unused_port()
         self.on_transaction: Callable[[], None] | None = None
         """Called once, on the lines' thread, when a transaction of this host has begun."""
         parsed = make_url(url)

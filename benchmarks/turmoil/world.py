@@ -24,7 +24,6 @@ from benchmarks.turmoil.networks import Network
 from benchmarks.turmoil.senders import SECRET
 from faultline.bot.store.connections import connect
 from faultline.bot.store.store import Store
-from faultline.loopback.bot_process import free_port
 from faultline.loopback.pagerduty import LoopbackPagerDuty
 from faultline.loopback.server import serve_in_thread
 from faultline.loopback.slack import LoopbackSlack
@@ -187,7 +186,7 @@ def _fleet(
             fleet.add(host, ["worker"], environ, None, *place)
         else:
             alone = [] if len(hosts) == 1 else ["--no-worker"]
-            fleet.add(host, ["serve", *alone], environ, free_port(lines.dice.choice), *place)
+            fleet.add(host, ["serve", *alone], environ, lines.unused_port(), *place)
     return fleet
 
 

@@ -52,7 +52,11 @@ CHANGE MASTER TO MASTER_HOST = '127.0.0.1', MASTER_PORT = {port}, MASTER_USER = 
 START SLAVE;
 """
 LATER = {
-    "postgres_exporter": {"pg_replication_lag_seconds"},
+    "postgres_exporter": {
+        "pg_replication_lag_seconds",
+        "pg_stat_statements_calls_total",
+        "pg_stat_statements_seconds_total",
+    },
     "mysqld_exporter": {
         "mysql_slave_status_seconds_behind_source",
         "mysql_slave_status_replica_io_running",

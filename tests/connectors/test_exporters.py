@@ -266,7 +266,7 @@ FACTS = {
     ("Broker", "events-mq", "publishing_blocked", "events-mq", "its memory alarm is on"),
     ("Service", "billing", "pool_exhausted", "billing", "100 % of its pool in use"),
     ("Certificate", "cart.example.com", "certificate_expires_soon", "cart", "in 24 h"),
-    ("Certificate", "billing-tls", "certificate_expired", None, "it expired"),
+    ("Certificate", "billing-tls", "certificate_expired", "billing", "it expired"),
     (
         "Endpoint",
         "api.rates.example.net",
