@@ -33,7 +33,7 @@ from faultline.analysis.states.facts import without_what_states_tell
 from faultline.analysis.suspects.alert_truth import alert_truth
 from faultline.analysis.suspects.call_graph import tied_to_calls
 from faultline.analysis.suspects.explanations import weigh_suspects, with_ranks
-from faultline.analysis.suspects.features import Observed, observe, with_agreement
+from faultline.analysis.suspects.observed import Observed, observe, with_agreement
 from faultline.analysis.suspects.outside_view import calls_into, more_calls, place_contrasts
 from faultline.analysis.suspects.part_contrasts import part_contrasts
 from faultline.analysis.suspects.ranked import rank_suspects

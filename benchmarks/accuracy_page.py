@@ -1,6 +1,6 @@
 """Measures everything that docs/accuracy.md shows, and writes its tables.
 
-    python benchmarks/accuracy_page.py measure RESULTS --recorded CASES --train WORLDS
+    python benchmarks/accuracy_page.py measure RESULTS --recorded CASES --train WORLDS RIG
         --worlds WORLDS --live CASES [--workers 2] [--only worlds,healthy]
     python benchmarks/accuracy_page.py write RESULTS
     python benchmarks/accuracy_page.py check
@@ -70,7 +70,7 @@ class MeasuringRun:
 
     results: Path
     recorded: Path | None
-    train: Path | None
+    train: Sequence[Path]
     worlds: Path | None
     live: Path | None
     workers: int | None
@@ -100,10 +100,8 @@ def measure_recorded(run: MeasuringRun) -> None:
 
 def measure_left_out(run: MeasuringRun) -> None:
     """The recorded systems, each by numbers that were fitted without it."""
-    cases, train = (
-        _required_folder(run.recorded, "--recorded"),
-        _required_folder(run.train, "--train"),
-    )
+    cases = _required_folder(run.recorded, "--recorded")
+    train = [_required_folder(folder, "--train") for folder in run.train or [None]]
     file = run.results / f"fitted-without-{run.code}.json"
     if not file.exists():
         _fit_without(run, cases, train, file)
@@ -111,11 +109,11 @@ def measure_left_out(run: MeasuringRun) -> None:
     run.keep("left-out", evaluate(cases, options, workers=run.workers), weights=file.name)
 
 
-def _fit_without(run: MeasuringRun, cases: Path, train: Path, file: Path) -> None:
+def _fit_without(run: MeasuringRun, cases: Path, train: Sequence[Path], file: Path) -> None:
     script = ROOT / "benchmarks" / "suspect_weights.py"
     # Reading the features takes most of the time, and they change with nothing but the code.
     features = run.results / f"features-{run.code}.pickle"
-    command = [sys.executable, str(script), str(cases), str(train)]
+    command = [sys.executable, str(script), str(cases), *map(str, train)]
     command += ["--left-out", str(file), "--features", str(features)]
     if run.workers:
         command += ["--workers", str(run.workers)]
@@ -294,8 +292,15 @@ def main() -> int:
     if options.command == "check":
         return check(PAGE, code)
     option_values = vars(options)
-    folders = [option_values.get(name) for name in ("recorded", "train", "worlds", "live")]
-    run = MeasuringRun(options.results, *folders, option_values.get("workers"), code)
+    run = MeasuringRun(
+        options.results,
+        option_values.get("recorded"),
+        option_values.get("train") or (),
+        option_values.get("worlds"),
+        option_values.get("live"),
+        option_values.get("workers"),
+        code,
+    )
     if options.command == "write":
         write(run)
         return 0
@@ -316,7 +321,9 @@ def _parser() -> argparse.ArgumentParser:
     measuring = commands.add_parser("measure", help="measure what is not measured yet")
     measuring.add_argument("results", type=Path)
     measuring.add_argument("--recorded", type=Path, help="cases of recorded systems")
-    measuring.add_argument("--train", type=Path, help="worlds of the training stream")
+    measuring.add_argument(
+        "--train", type=Path, nargs="+", help="cases of the generators' training seeds"
+    )
     measuring.add_argument("--worlds", type=Path, help="worlds of the test stream")
     measuring.add_argument("--live", type=Path, help="cases of the live shop")
     measuring.add_argument("--workers", type=int, default=None)

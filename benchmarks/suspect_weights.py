@@ -1,11 +1,13 @@
 """Fit the weights of the ranking, and say how well they carry over to systems that were left out.
 
-    python benchmarks/suspect_weights.py RECORDED WORLDS [--features FILE] [--left-out FILE]
+    python benchmarks/suspect_weights.py RECORDED SIMULATED... [--features FILE] [--left-out FILE]
         [--print]
 
-RECORDED holds labelled case folders of recorded systems, WORLDS simulated ones of the *training*
-stream (`python -m proving_ground.worlds --seeds 0:600 --out WORLDS`). Every recorded system is left
-out in turn, and every fourth world; the rest is fitted. `--print` prints the numbers of
+RECORDED holds labelled case folders of recorded systems, SIMULATED those of generators: worlds of
+the *training* stream (`python -m proving_ground.worlds --seeds 0:600 --out WORLDS`), and incidents
+of odd seeds (`python -m proving_ground.plain --seeds 5,7,9 --labelled RIG`). Every recorded system
+is left out in turn, and every fourth case of a generator; the rest is fitted. Then each generator
+is left out whole. `--print` prints the numbers of
 `analysis/suspects/ranking_weights.py`, fitted on all of them. `--left-out` writes for each recorded
 system the numbers that were fitted without it, for `faultline eval RECORDED --left-out FILE`.
 """
@@ -16,8 +18,8 @@ import argparse
 import json
 import pickle
 import sys
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,7 +75,10 @@ def labelled(folder: Path) -> Labelled | None:
     features = SuspectFeatures(facts.observation, facts.findings, facts.suspects)
     subjects = tuple(sorted(suspect.subject for suspect in facts.suspects))
     rows = [features.of(subject).numbers() for subject in subjects]
-    truth = subjects.index(label.subject) if label.subject in subjects else None
+    # What stands for a part of it, such as `zone/a`, ends with its name.
+    names = [label.subject, *label.aliases] if label.subject else []
+    ranked = [n for name in names for n, s in enumerate(subjects) if f"/{s}".endswith(f"/{name}")]
+    truth = ranked[0] if ranked else None
     return Labelled(
         system_of(folder.name),
         subjects,
@@ -129,20 +134,26 @@ class Answer:
         return int((self.odds > self.odds[self.truth]).sum()) + 1
 
 
-def left_out(cases: Sequence[Labelled], simulated: str) -> list[Answer]:
-    """An answer per case, by weights that were fitted without its system or, of simulated worlds,
+def left_out(cases: Sequence[Labelled], simulated: Collection[str]) -> list[Answer]:
+    """An answer per case, by weights that were fitted without its system or, of a generator's,
     without its fold."""
-    recorded = [case for case in cases if case.system != simulated]
-    worlds = [case for case in cases if case.system == simulated]
     answers: list[Answer] = []
-    for system in sorted({case.system for case in recorded}):
-        of_system = [case for case in recorded if case.system == system]
-        answers += _answers(
-            of_system, [case for case in recorded if case.system != system] + worlds
-        )
-    for fold in range(FOLDS):
-        other_worlds = [case for n, case in enumerate(worlds) if n % FOLDS != fold]
-        answers += _answers(worlds[fold::FOLDS], other_worlds + recorded)
+    for system in sorted({case.system for case in cases}):
+        of_system = [case for case in cases if case.system == system]
+        other_cases = [case for case in cases if case.system != system]
+        folds = FOLDS if system in simulated else 1
+        for fold in range(folds):
+            rest = [case for n, case in enumerate(of_system) if n % folds != fold]
+            answers += _answers(of_system[fold::folds], rest + other_cases)
+    return answers
+
+
+def whole_left_out(cases: Sequence[Labelled], simulated: Collection[str]) -> list[Answer]:
+    """An answer per case of a generator, by weights that were fitted without the generator."""
+    answers: list[Answer] = []
+    for system in sorted(simulated):
+        of_system = [case for case in cases if case.system == system]
+        answers += _answers(of_system, [case for case in cases if case.system != system])
     return answers
 
 
@@ -155,14 +166,18 @@ def _answers(cases: Sequence[Labelled], fitted_on: Sequence[Labelled]) -> list[A
     ]
 
 
-def calibrated(answers: Sequence[Answer]) -> tuple[float, float]:
-    """Temperature and the odds of "not seen" under which left-out answers are likeliest."""
+def calibrated(answers: Sequence[Answer], simulated: Collection[str]) -> tuple[float, float]:
+    """Temperature and the odds of "not seen" under which left-out answers are likeliest. The
+    recorded systems together weigh as much as each generator, however many cases that makes."""
+    groups = [a.system if a.system in simulated else "recorded" for a in answers]
+    sizes = Counter(groups)
     optimum = (np.inf, 1.0, 0.0)
     for temperature in np.arange(0.6, 2.5, 0.1):
         for unseen_odds in np.arange(-3.0, 6.0, 0.5):
             loss = 0.0
-            for answer in answers:
-                loss -= np.log(max(_chance(answer, temperature, unseen_odds), 1e-6))
+            for answer, group in zip(answers, groups, strict=True):
+                chance = max(_chance(answer, temperature, unseen_odds), 1e-6)
+                loss -= np.log(chance) / sizes[group]
             if loss < optimum[0]:
                 optimum = (loss, float(temperature), float(unseen_odds))
     return optimum[1], optimum[2]
@@ -198,17 +213,17 @@ def report(answers: Sequence[Answer], temperature: float, unseen_odds: float) ->
     print(f"expected calibration error {_ece(np.array(stated), np.array(right, dtype=float)):.3f}")
 
 
-def fitted_without(cases: Sequence[Labelled], simulated: str) -> dict[str, object]:
+def fitted_without(cases: Sequence[Labelled], simulated: Collection[str]) -> dict[str, object]:
     """By recorded system, the constants of the ranking as fitted on everything else.
 
     Temperature and the odds of "not seen" are those of answers that were left out once more, so
     that nothing about the system is in them either.
     """
     constants_by_system: dict[str, object] = {}
-    for system in sorted({case.system for case in cases} - {simulated}):
+    for system in sorted({case.system for case in cases} - set(simulated)):
         other_cases = [case for case in cases if case.system != system]
         answers = [answer for answer in left_out(other_cases, simulated) if answer.has_subject]
-        temperature, unseen_odds = calibrated(answers)
+        temperature, unseen_odds = calibrated(answers, simulated)
         weights = dict(zip(NAMES, fit(other_cases).tolist(), strict=True))
         constants = {"WEIGHTS": weights, "TEMPERATURE": temperature, "NO_SUSPECT_ODDS": unseen_odds}
         constants_by_system[system] = {"faultline.analysis.suspects.ranking_weights": constants}
@@ -228,17 +243,20 @@ def main(arguments: Sequence[str]) -> None:
     """Read, fit, report."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("recorded", type=Path)
-    parser.add_argument("worlds", type=Path)
+    parser.add_argument("simulated", type=Path, nargs="+")
     parser.add_argument("--workers", type=int, help="processes side by side; one per core")
     parser.add_argument("--features", type=Path, help="keep the features here, and read them back")
     parser.add_argument("--left-out", type=Path, help="write each system's left-out numbers here")
     parser.add_argument("--print", action="store_true", dest="printed")
     args = parser.parse_args(arguments)
-    cases = _cases(args.recorded, args.worlds, args.features, args.workers)
-    simulated = system_of(case_folders(args.worlds)[0].name)
+    folders = [args.recorded, *args.simulated]
+    cases = _cases(folders, args.features, args.workers)
+    simulated = {system_of(case_folders(folder)[0].name) for folder in args.simulated}
     answers = left_out(cases, simulated)
-    temperature, unseen_odds = calibrated([a for a in answers if a.has_subject])
+    temperature, unseen_odds = calibrated([a for a in answers if a.has_subject], simulated)
     report(answers, temperature, unseen_odds)
+    print("generators left out whole")
+    report(whole_left_out(cases, simulated), temperature, unseen_odds)
     if args.left_out is not None:
         args.left_out.write_text(json.dumps(fitted_without(cases, simulated), indent=1) + "\n")
     if args.printed:
@@ -249,11 +267,11 @@ def main(arguments: Sequence[str]) -> None:
 
 
 def _cases(
-    recorded: Path, worlds: Path, features_file: Path | None, workers: int | None
+    roots: Sequence[Path], features_file: Path | None, workers: int | None
 ) -> list[Labelled]:
     if features_file is not None and features_file.exists():
         return list(pickle.loads(features_file.read_bytes()))
-    folders = [*case_folders(recorded), *case_folders(worlds)]
+    folders = [folder for root in roots for folder in case_folders(root)]
     with ProcessPoolExecutor(workers) as pool:
         read = list(pool.map(labelled, folders, chunksize=4))
     cases = [case for case in read if case is not None]

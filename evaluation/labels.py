@@ -27,6 +27,8 @@ class CaseLabel(Frozen):
     to blame."""
 
     subject: str | None = None
+    aliases: tuple[str, ...] = ()
+    """Other subjects that are as right: the pod of a service, the volume of a database."""
     fault: str | None = None
     change: str | None = None
     decoys: tuple[str, ...] = ()
@@ -289,7 +291,8 @@ def grade(case: str, system: str, label: CaseLabel, diagnosis: Diagnosis, cpu_s:
     """Hold the diagnosis against the label; `cpu_s` is what the answer took."""
     causes = diagnosis.causes
     subjects = [cause.subject for cause in causes]
-    rank = subjects.index(label.subject) + 1 if label.subject in subjects else None
+    names = {label.subject, *label.aliases}
+    rank = next((n for n, subject in enumerate(subjects, start=1) if subject in names), None)
     blamed = [cause.change or NO_CHANGE for cause in causes[:CHANGES_READ]] or [NO_CHANGE]
     # A verdict that nothing is wrong blames no change, whatever the causes name.
     if diagnosis.verdict is Verdict.NO_ACTIVE_INCIDENT:

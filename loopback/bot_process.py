@@ -31,7 +31,6 @@ START_TIMEOUT_S = 300.0
 PORTS = range(10_000, 32_000)
 """Below those that the kernel gives to outgoing connections (32768 on Linux): what is free stays so
 until it is used."""
-_RESERVATIONS: list[socket.socket] = []
 
 
 def child_pids(pid: int) -> list[int]:
@@ -191,7 +190,8 @@ def free_port() -> int:
             except OSError:
                 reservation.close()
                 continue
-            _RESERVATIONS.append(reservation)
+            # Whoever closes it would give the port away.
+            reservation.detach()
         if is_unused(port):
             return port
 

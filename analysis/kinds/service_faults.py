@@ -225,6 +225,15 @@ SATURATION = (
         step="Find out what fills the memory of {subject}, and raise its limit if that is right.",
     ),
     state_fault(
+        "cache_flushed",
+        0.95,
+        Depth.SETTING,
+        "was flushed",
+        "{object} was flushed: {value}",
+        less="{object} was flushed",
+        step="Let {subject} fill again under less load, and find out who flushed it.",
+    ),
+    state_fault(
         "pool_exhausted",
         0.85,
         Depth.INSTANCE,

@@ -16,7 +16,7 @@ from faultline.analysis.kinds.signals import SignalClass
 from faultline.analysis.metrics.alert_evaluation import AlertEvaluation
 from faultline.analysis.metrics.explained_share import FAILING
 from faultline.analysis.suspects.deviations import NOT_SERVING, Deviation
-from faultline.analysis.suspects.features import Observed
+from faultline.analysis.suspects.observed import Observed
 
 CLEARLY_OUT = 1.7
 """Times what its quiet windows reach. Of 70 simulated alerts without an incident three were beyond

@@ -22,6 +22,8 @@ from faultline.analysis.suspects.victims import LoadChange, load_change, togethe
 
 REQUEST_WORDS = re.compile(r"(?i)req|rps|hits|rate|count|invoc")
 """Of the signals of traffic, those that count requests."""
+THROUGHPUT = "throughput"
+"""In the names of those that count what a store or a consumer handles."""
 MOVED = 0.1
 """A move that agrees less than this with the alert is none."""
 LEAST_CALLS, MOST_CALLS = 0.5, 3.0
@@ -59,6 +61,9 @@ class Moves:
     latency: dict[str, dict[str, Move]] = field(default_factory=lambda: defaultdict(dict))
     failures: dict[str, dict[str, Move]] = field(default_factory=lambda: defaultdict(dict))
     requests: dict[str, LoadChange] = field(default_factory=dict)
+    """Of what serves requests."""
+    throughput: dict[str, LoadChange] = field(default_factory=dict)
+    """Of stores and consumers: statements, commands, messages."""
 
 
 def moves_of(levels: Iterable[tuple[Deviation, Move]]) -> Moves:
@@ -68,15 +73,16 @@ def moves_of(levels: Iterable[tuple[Deviation, Move]]) -> Moves:
     for deviation, move in levels:
         if deviation.signal_class is not SignalClass.TRAFFIC:
             grouped[deviation.service, deviation.signal, deviation.signal_class].append(move)
-        elif REQUEST_WORDS.search(deviation.signal):
+        elif REQUEST_WORDS.search(deviation.signal) or THROUGHPUT in deviation.signal:
             change = load_change(deviation, move.now)
             if change is not None:
                 loads[deviation.service, deviation.signal].append(change)
     moves = Moves()
-    for (service, _), changes in loads.items():
-        load, request = together(changes), moves.requests.get(service)
-        if request is None or load.clearness > request.clearness:
-            moves.requests[service] = load
+    for (service, signal), changes in loads.items():
+        of_kind = moves.throughput if THROUGHPUT in signal else moves.requests
+        load, clearest = together(changes), of_kind.get(service)
+        if clearest is None or load.clearness > clearest.clearness:
+            of_kind[service] = load
     for (service, signal, kind), parts in grouped.items():
         # The clearest instance decides how sure it is: a mean would hide it among calm ones.
         sure = max(part.sure for part in parts)

@@ -32,11 +32,19 @@ LEAST_QUIET_WINDOWS = 3
 """Of fewer quiet windows the highest is taken."""
 FLAT = 0.1
 """A baseline without noise is given a tenth of the signal's usual scale, or of its own move."""
+ROUNDING = 1e-9
+"""A smaller share of the level or the move is no noise."""
 LEAST_LOAD = 0.05
 """A share of failures is taken of at least a twentieth of the usual requests: of three requests at
 night one failure is no incident."""
 MIN_OVERLAP = 0.8
 """Least share of the points at which failures and requests must both have been counted."""
+FAR_OUT = 1000.0
+"""What is farther out of its noise says no more, or one calm series would make all others small."""
+CLEARLY_OUT = math.log1p(4.0)
+"""The size of a series that is clearly out of its noise. In quiet hours the loudest of all series
+had 0.7 to 1.1 (18 of 21 simulated systems and plain incidents without a fault that lasts), in
+incidents 95 of 100 had more than 1.3 and half more than 5."""
 HARMFUL_DOWN = frozenset({SignalClass.AVAILABILITY, SignalClass.HIT_RATIO})
 EITHER_WAY = frozenset({SignalClass.TRAFFIC, SignalClass.NETWORK, SignalClass.OTHER})
 NOT_SERVING = frozenset({SignalClass.TRAFFIC, SignalClass.OTHER, SignalClass.LIMIT})
@@ -70,7 +78,7 @@ class Deviation:
     @property
     def size(self) -> float:
         """0 within its own noise; grows with the logarithm of the excess beyond it."""
-        return math.log1p(self.excess) if self.excess > 1 else 0.0
+        return math.log1p(min(self.excess, FAR_OUT)) if self.excess > 1 else 0.0
 
     @cached_property
     def window_times(self) -> Ints:
@@ -276,8 +284,9 @@ def _deviation(series: _Series) -> Deviation | None:
     if len(series.before) < LEAST_QUIET_WINDOWS or not len(series.values):
         return None
     centre, scale = series.centre, series.scale
-    if scale <= 0:
-        move = float(np.max(np.abs(series.values - centre)))
+    move = float(np.max(np.abs(series.values - centre)))
+    # A ratio of zeros may differ from zero by what a float cannot hold.
+    if scale <= ROUNDING * max(move, abs(centre)):
         # Without noise anything is far out: take the usual noise elsewhere, or the move itself.
         scale = FLAT * (series.usual_scale or move) or 1.0
     values = np.concatenate([series.before, series.values])
@@ -336,9 +345,9 @@ def usual_height(quiet: Floats) -> float:
 
 
 def loudest(series: Sequence[Deviation]) -> float:
-    """The largest size of all; other sizes are shares of it. At least that of a series just out of
-    its noise."""
-    return max([deviation.size for deviation in series], default=0.0) or math.log1p(1.0)
+    """The largest size of all; other sizes are shares of it. At least that of a series clearly out
+    of its noise: where all are faint, none explains much."""
+    return max([CLEARLY_OUT, *(deviation.size for deviation in series)])
 
 
 # Series that spans make: how long calls to a peer take, and how many of them fail, step by step.

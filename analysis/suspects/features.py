@@ -9,16 +9,9 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from functools import cached_property
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
 
-import numpy as np
-import polars as pl
-
-from faultline.analysis.case.addresses import AddressBook, peer_of
-from faultline.analysis.case.folder import Case
-from faultline.analysis.kinds.finding_details import MetricShiftDetails
 from faultline.analysis.kinds.finding_kinds import (
     CALL_GAP,
     CRITICAL_PATH,
@@ -26,39 +19,23 @@ from faultline.analysis.kinds.finding_kinds import (
     FLOW_BREAK,
     PART_CONTRAST,
 )
-from faultline.analysis.kinds.signals import RESOURCES, SignalClass, parts_of
+from faultline.analysis.kinds.signals import RESOURCES, SignalClass
 from faultline.analysis.kinds.state_fault import Depth
 from faultline.analysis.metrics.explained_share import FAILING
-from faultline.analysis.requests.topology import Topology, topology_of
+from faultline.analysis.requests.topology import Topology
 from faultline.analysis.suspects.accounting import (
-    SIZED,
     Accounts,
-    Move,
-    Moves,
-    carried_shares,
-    moves_of,
 )
-from faultline.analysis.suspects.call_graph import Reach, reach_of, with_observed_calls
+from faultline.analysis.suspects.call_graph import Reach, reach_of
 from faultline.analysis.suspects.deviations import (
     NOT_SERVING,
-    Deviation,
-    call_deviations,
-    deviations,
-    loudest,
 )
-from faultline.analysis.suspects.error_lines import ErrorLines, error_lines, extra_by_writer
-from faultline.analysis.suspects.explanations import (
-    AlertCurve,
-    alert_curve,
-    alerting_series,
-    alerting_service,
-)
-from faultline.analysis.suspects.places import Place, placed_share, places
-from faultline.analysis.suspects.presumed_calls import presumed_calls
+from faultline.analysis.suspects.error_lines import extra_by_writer
+from faultline.analysis.suspects.observed import Observed, level_while_bad, sole_complaints
+from faultline.analysis.suspects.places import placed_share
 from faultline.analysis.suspects.suspect import Suspect, findings_shares, state_evidence
-from faultline.analysis.suspects.victims import Loads, load_change
+from faultline.analysis.suspects.victims import UNMEASURED_LOAD, Loads, load_change
 from faultline.analysis.vocabulary import Finding
-from faultline.analysis.wording.phrases import rounded
 
 WAITING = frozenset({SignalClass.QUEUE, SignalClass.CONNECTIONS})
 LEAST_ALERT = 0.15
@@ -66,13 +43,6 @@ LEAST_ALERT = 0.15
 SOLE_COMPLAINER = 0.4
 """What a complaint of one caller counts where others that call the same do not complain: the
 trouble is on its side. Of 160 systems of a foreign simulator five were won by it and none lost."""
-COMPLAINS, CONTENT = 0.3, 0.1
-"""The weight of a caller's series about its calls from which on it complains, and up to which it
-does not."""
-JUST_BEFORE_MIN, LONG_AGO_MIN = 10.0, 60.0
-"""Up to ten minutes before it counts fully, an hour before no more. Of 92 guilty changes of
-training worlds, recordings and the rig's training seeds 54 came within ten minutes before the
-alert, 27 within an hour, 11 earlier."""
 FALLS = -0.05
 """A worker that handles less than before by this logarithm is stuck, or starved."""
 
@@ -147,7 +117,8 @@ class Features:
     state_effect: float = 0.0
     """What facts about objects say, by how near they are to a cause."""
     changed: float = 0.0
-    """How shortly before the alert went bad it was changed."""
+    """How shortly before the alert went bad it was changed, by how much trouble of any kind it
+    shows."""
     call_gap: float = 0.0
     critical_path: float = 0.0
     flow_break: float = 0.0
@@ -168,225 +139,6 @@ _OF_FINDINGS = {
     ERROR_ORIGIN.name: "error_origin",
     PART_CONTRAST.name: "part_contrast",
 }
-
-
-@dataclass(frozen=True)
-class Observed:
-    """What the tables of a case show of its suspects, before anybody is ranked."""
-
-    alerting: str | None
-    alert: Deviation | None
-    curve: AlertCurve | None
-    graph: Topology
-    service_series: Sequence[tuple[Deviation, float]]
-    """Each service's own series with its weight: how far out of its noise while the alert is bad,
-    as a share of the loudest."""
-    calls: Sequence[tuple[str, Deviation, float]]
-    """Series that callers keep of their calls: the callee, the series and its weight."""
-    lines: Sequence[tuple[ErrorLines, float]]
-    places: Sequence[Place]
-    moves: Moves
-    services: frozenset[str]
-    agreements: Mapping[tuple[str, str], float] = field(default_factory=dict)
-    """By service and signal, how far a series agrees with the alert in time; 1 where the alert has
-    no course in time."""
-    parts: Sequence[tuple[Deviation, float]] = ()
-    """Series of parts of a service, such as its pods. The whole service's series is among
-    `service_series`."""
-    changed: Mapping[str, float] = field(default_factory=dict)
-    """By service, how shortly before the alert went bad it was changed, in [0, 1]."""
-    presumed_calls: frozenset[tuple[str, str]] = frozenset()
-    """Calls that nobody recorded; the ranking alone follows them."""
-
-    @cached_property
-    def likely_graph(self) -> Topology:
-        """The graph with the presumed calls."""
-        if not self.presumed_calls:
-            return self.graph
-        return topology_of({*self.graph.edges, *self.presumed_calls})
-
-    def agreement(self, service: str, signal: str | None) -> float:
-        """How far a finding about this signal counts. What was not compared counts fully."""
-        return self.agreements.get((service, signal or ""), 1.0)
-
-
-def _beside_their_whole(series: Sequence[Deviation]) -> frozenset[int]:
-    """Series (by `id`) of parts of a service whose whole has a series of the same signal."""
-    in_part: list[Deviation] = []
-    whole: set[tuple[str, str]] = set()
-    for deviation in series:
-        if parts_of(deviation.labels):
-            in_part.append(deviation)
-        else:
-            whole.add((deviation.service, deviation.signal))
-    return frozenset(
-        id(deviation) for deviation in in_part if (deviation.service, deviation.signal) in whole
-    )
-
-
-@dataclass
-class _WeighedSeries:
-    """The series of a case with their weights, by what they are about; see `Observed`."""
-
-    service_series: list[tuple[Deviation, float]] = field(default_factory=list)
-    parts: list[tuple[Deviation, float]] = field(default_factory=list)
-    calls: list[tuple[str, Deviation, float]] = field(default_factory=list)
-    levels: list[tuple[Deviation, Move]] = field(default_factory=list)
-    """How far each series that has a size moved."""
-    agreements: dict[tuple[str, str], float] = field(default_factory=dict)
-
-
-def _weighed(
-    series: Sequence[Deviation],
-    peers: Mapping[int, str],
-    beside: Collection[int],
-    loud: float,
-    alert: Deviation | None,
-    curve: AlertCurve | None,
-    findings: Iterable[Finding],
-) -> _WeighedSeries:
-    """The series by what they are about: those of calls to `peers`, and those `beside` their whole,
-    which are parts (both by `id`)."""
-    levels = {
-        id(deviation): level_while_bad(deviation, curve)
-        for deviation in series
-        if deviation.signal_class in SIZED and id(deviation) not in peers
-    }
-    carried = carried_shares(series, levels, beside, alert)
-    finding_keys = {(finding.subject, finding.signal or "") for finding in findings}
-    weighed = _WeighedSeries()
-    for deviation in series:
-        key = (deviation.service, deviation.signal)
-        # Within its own noise it explains nothing, however it goes with the alert.
-        compared = curve is not None and (deviation.size > 0 or key in finding_keys)
-        # A series that stays within its noise explains nothing, so the costly comparison is spared.
-        agreement = 1.0
-        if curve is not None and compared:
-            agreement = curve.agreement(deviation) * carried.get(id(deviation), 1.0)
-        weight = agreement * deviation.size / loud
-        peer = peers.get(id(deviation))
-        # A caller's series about a callee does not say how the caller itself does.
-        if peer is not None:
-            weighed.calls.append((peer, deviation, weight))
-            continue
-        if id(deviation) in beside:
-            weighed.parts.append((deviation, weight))
-            continue
-        weighed.service_series.append((deviation, weight))
-        if compared:
-            weighed.agreements[key] = max(weighed.agreements.get(key, 0.0), agreement)
-        if deviation.signal_class in SIZED:
-            sure = agreement * min(1.0, deviation.size)
-            move = Move(deviation.before, levels[id(deviation)], sure)
-            weighed.levels.append((deviation, move))
-    return weighed
-
-
-def observe(case: Case, topology: Topology, findings: Sequence[Finding]) -> Observed:
-    """Read the tables of a case once, for all of its suspects."""
-    series = [*deviations(case), *call_deviations(case)]
-    named = {deviation.service for deviation in series} | topology.services
-    named |= {finding.subject for finding in findings}
-    book = AddressBook(frozenset(named))
-    # By series (by `id`), the callee whose calls it is about.
-    peers = {
-        id(deviation): peer
-        for deviation in series
-        if (peer := peer_of(deviation.service, deviation.labels, book)) is not None
-    }
-    named |= set(peers.values())
-    alerting = alerting_service(case.alert, named)
-    of_services = [deviation for deviation in series if id(deviation) not in peers]
-    beside = _beside_their_whole(of_services)
-    wholes = [deviation for deviation in of_services if id(deviation) not in beside]
-    alert = alerting_series(case.alert, alerting, wholes)
-    curve = alert_curve(case, alert)
-    weighed = _weighed(series, peers, beside, loudest(series), alert, curve, findings)
-    lines = error_lines(case, named)
-    loud_lines = loudest([line.course for line in lines])
-    weighed_lines = []
-    for line in lines:
-        agreement = curve.agreement(line.course) if curve else 1.0
-        weighed_lines.append((line, agreement * line.course.size / loud_lines))
-    calls = [(d.service, peers[id(d)]) for d in series if id(d) in peers]
-    graph = with_observed_calls(topology, calls, lines)
-    moves = moves_of(weighed.levels)
-    return Observed(
-        alerting=alerting,
-        alert=alert,
-        curve=curve,
-        graph=graph,
-        changed=_changed(case, curve),
-        presumed_calls=presumed_calls(graph, moves, findings, alerting),
-        service_series=weighed.service_series,
-        parts=weighed.parts,
-        calls=weighed.calls,
-        lines=weighed_lines,
-        places=places([*weighed.service_series, *weighed.parts], graph),
-        moves=moves,
-        services=frozenset(named),
-        agreements=weighed.agreements,
-    )
-
-
-def sole_complaints(observation: Observed) -> frozenset[str]:
-    """Callees of whose calls exactly one of several watched callers complains."""
-    views: dict[str, dict[str, float]] = defaultdict(dict)
-    for callee, deviation, weight in observation.calls:
-        if deviation.signal_class not in NOT_SERVING:
-            by_caller = views[callee]
-            by_caller[deviation.service] = max(by_caller.get(deviation.service, 0.0), weight)
-    blamed = set()
-    for callee, by_caller in views.items():
-        complaining = sum(view >= COMPLAINS for view in by_caller.values())
-        content = sum(view <= CONTENT for view in by_caller.values())
-        if complaining == 1 and content > 0:
-            blamed.add(callee)
-    return frozenset(blamed)
-
-
-def _changed(case: Case, curve: AlertCurve | None) -> dict[str, float]:
-    """By service, how shortly before the alert went bad the last change came."""
-    onset_ns = case.alert.started_at.timestamp() * 1e9
-    step_ns = 0.0
-    if curve is not None and (curve.badness > 0.5).any():
-        onset_ns = float(curve.times[curve.badness > 0.5][0])
-        step_ns = float(np.median(np.diff(curve.times))) if len(curve.times) > 1 else 0.0
-    changed: dict[str, float] = {}
-    rows = case.changes.select("service", pl.col("time").dt.epoch("ns"))
-    for service, time_ns in rows.iter_rows():
-        # What a rate shows lags behind by its range, so a change may seem to come after it.
-        minutes = (onset_ns + step_ns - time_ns) / 60e9
-        if service is None or not 0 <= minutes <= LONG_AGO_MIN:
-            continue
-        near = min(1.0, (LONG_AGO_MIN - minutes) / (LONG_AGO_MIN - JUST_BEFORE_MIN))
-        changed[service] = max(changed.get(service, 0.0), near)
-    return changed
-
-
-def with_agreement(findings: Iterable[Finding], observation: Observed) -> list[Finding]:
-    """The findings; those about a metric say how far it goes with the alert in time."""
-    out = []
-    for finding in findings:
-        details = MetricShiftDetails.of(finding)
-        if details is None or observation.curve is None or details.agreement is not None:
-            out.append(finding)
-            continue
-        agreement = rounded(observation.agreement(finding.subject, finding.signal), 3)
-        shift_details = details.model_copy(update={"agreement": agreement})
-        out.append(finding.model_copy(update={"details": shift_details}))
-    return out
-
-
-def level_while_bad(deviation: Deviation, curve: AlertCurve | None) -> float:
-    """Its median in the incident, over the times at which the alert is bad where there are any."""
-    values = deviation.window_values
-    if curve is not None:
-        # Where the alert has been bad only briefly, the whole window would dilute the level.
-        bad = np.interp(deviation.window_times, curve.times, curve.badness) > 0.5
-        if bad.any():
-            values = values[bad]
-    return float(np.median(values))
 
 
 class SuspectFeatures:
@@ -425,7 +177,8 @@ class SuspectFeatures:
                 change = load_change(deviation, level_while_bad(deviation, observation.curve))
                 if change is not None:
                     edges[deviation.service, callee] = change
-        self._loads = Loads(observation.moves.requests, self._graph, edges)
+        moves = observation.moves
+        self._loads = Loads({**moves.throughput, **moves.requests}, self._graph, edges)
         self._reach = self._reached()
         self._accounts = Accounts(
             observation.moves, self._graph, self._unseen(), observation.alerting
@@ -458,18 +211,26 @@ class SuspectFeatures:
         surge = self._load_without_callers(subject)
         loaded = max(0.0, load or 0.0)
         not_loaded = 1.0 - min(1.0, loaded)
+        resource = _largest(shown, RESOURCES)
         limits = max(
-            _largest(shown, RESOURCES),
+            resource,
             # A queue that grows with the requests is the load's doing.
             waiting * not_loaded,
             shown[SignalClass.HIT_RATIO],
             shown[SignalClass.RESTARTS],
         )
         misses = self._share_of_class(subject, SignalClass.HIT_RATIO)
+        asks_more = self._loads.asks_more(subject)
+        nameless_lines = self._nameless_lines[subject]
+        # A change of what is in no trouble of any kind is a coincidence.
+        changed = self._observation.changed.get(subject, 0.0)
+        changed *= max(self.trouble(subject), in_vain, limits, asks_more, nameless_lines)
         place, states = self._places.get(subject), self._states.get(subject, {})
         services_there = place.services if place else ()
         in_place = max([self._scores.get(name, 0.0) for name in services_there], default=0.0)
-        is_door = not callers and bool(self._graph.callees(subject))
+        # An ingress whose requests nobody counts says nothing of where they come from.
+        measured_callers = self._loads.measured.keys() & callers
+        is_door = not measured_callers and bool(self._graph.callees(subject))
         return Features(
             findings=self._scores.get(subject, 0.0),
             slow=slow,
@@ -482,19 +243,19 @@ class SuspectFeatures:
             called_in_vain_on_path=path * in_vain,
             named=self._named[subject],
             named_share=max([self._named_by(caller, subject) for caller in callers], default=0.0),
-            unattributed_lines=self._nameless_lines[subject],
-            resource=_largest(shown, RESOURCES),
+            unattributed_lines=nameless_lines,
+            resource=resource,
             limits_on_path=path * limits,
             waiting=waiting,
             cache_misses=path_above * misses,
             stuck=self._stuck(subject, load),
             starved=self._starved(subject),
-            asks_more=self._loads.asks_more(subject),
+            asks_more=asks_more,
             cache_overloads=misses * max(map(self._overloads, callers), default=0.0),
             place_harm=place.share * in_place if place else 0.0,
             surge=surge if is_door else 0.0,
             load=max(0.0, min(1.0, loaded, self._loads.of_callers(subject))),
-            load_from_caller=surge if callers else 0.0,
+            load_from_caller=surge if measured_callers else 0.0,
             surge_above=surge if self._is_above_alert(subject) else 0.0,
             path=path,
             path_above=path_above,
@@ -507,7 +268,7 @@ class SuspectFeatures:
             state_setting=states.get(Depth.SETTING, 0.0),
             state_instance=states.get(Depth.INSTANCE, 0.0),
             state_effect=states.get(Depth.EFFECT, 0.0),
-            changed=self._observation.changed.get(subject, 0.0),
+            changed=changed,
             unwatched=float(subject not in self._watched and place is None),
             **self._findings[subject],
         )
@@ -580,11 +341,15 @@ class SuspectFeatures:
     def _overloads(self, subject: str) -> float:
         """How much more often it calls a callee than it is asked, by how badly that one does: it
         serves worse, or runs out of something."""
+        excess = self._loads.excess(subject)
         most = 0.0
-        for callee, more in self._loads.excess(subject).items():
+        for callee in self._graph.callees(subject):
             limits = _largest(self._shown[callee], RESOURCES | WAITING)
-            harm = max(self.trouble(callee), self._caller_view(callee), limits)
-            most = max(most, more * harm)
+            if callee in excess:
+                harm = max(self.trouble(callee), self._caller_view(callee), limits)
+                most = max(most, excess[callee] * harm)
+            else:
+                most = max(most, UNMEASURED_LOAD * limits)
         return most
 
     def _starved(self, subject: str) -> float:

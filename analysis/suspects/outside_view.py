@@ -23,12 +23,8 @@ from faultline.analysis.kinds.finding_details import (
 from faultline.analysis.kinds.finding_kinds import CALLS_INTO, FAN_OUT, PLACE_CONTRAST
 from faultline.analysis.kinds.signals import SignalClass
 from faultline.analysis.suspects.deviations import NOT_SERVING, Deviation
-from faultline.analysis.suspects.features import (
-    SOLE_COMPLAINER,
-    Observed,
-    level_while_bad,
-    sole_complaints,
-)
+from faultline.analysis.suspects.features import SOLE_COMPLAINER
+from faultline.analysis.suspects.observed import Observed, level_while_bad, sole_complaints
 from faultline.analysis.suspects.places import DIFFERENT, Place
 from faultline.analysis.suspects.victims import load_change
 from faultline.analysis.vocabulary import Finding

@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from faultline.analysis.suspects.features import Observed, SuspectFeatures, log_odds
+from faultline.analysis.suspects.features import SuspectFeatures, log_odds
+from faultline.analysis.suspects.observed import Observed
 from faultline.analysis.suspects.ranking_weights import NO_SUSPECT_ODDS, TEMPERATURE, WEIGHTS
 from faultline.analysis.suspects.suspect import Suspect
 from faultline.analysis.vocabulary import Finding

@@ -30,7 +30,7 @@ def main(arguments: list[str] | None = None) -> int:
     # Threads: the work is done by other programs.
     with ThreadPoolExecutor(options.jobs) as pool:
         running = [
-            pool.submit(play, kind, seed, options.door, options.keep)
+            pool.submit(play, kind, seed, options.door, options.keep, options.labelled)
             for seed in seeds
             for kind in kinds
         ]
@@ -90,6 +90,7 @@ def parser() -> argparse.ArgumentParser:
     options.add_argument("--door", choices=DOORS, default="alert", help="how the product is asked")
     options.add_argument("--json", type=Path, help="file for every incident with its answer")
     options.add_argument("--keep", type=Path, help="folder for histories and cases")
+    options.add_argument("--labelled", type=Path, help="folder for cases with their labels")
     return options
 
 

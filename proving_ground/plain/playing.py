@@ -19,7 +19,12 @@ from faultline.bot.store.changes import ReportedChange
 from proving_ground.plain.asking import Asking, ask_product, running_grafana
 from proving_ground.plain.generator.incident import Incident
 from proving_ground.plain.generator.kinds import KINDS
-from proving_ground.plain.generator.rules import AlertRule, NoSignal, make_incident
+from proving_ground.plain.generator.rules import (
+    ATTEMPTS,
+    AlertRule,
+    NoSignal,
+    make_incidents,
+)
 from proving_ground.plain.grading import Answer, Truth, grade, truth_of
 from proving_ground.plain.history import (
     alert_of,
@@ -53,22 +58,50 @@ class Played:
     took_s: float = 0.0
 
 
-def play(kind: str, seed: int, door: str, keep: Path | None) -> Played:
-    """Play the incident of a kind and a seed. Raises ToolMissing where there is no Prometheus."""
+def play(
+    kind: str, seed: int, door: str, keep: Path | None, labelled: Path | None = None
+) -> Played:
+    """Play the incident of a kind and a seed, and put its case, labelled, into the folder
+    `labelled`. Raises ToolMissing where there is no Prometheus."""
     played = Played(kind, seed)
     with tempfile.TemporaryDirectory(prefix="plain-rig-") as scratch:
         folder = Path(scratch)
-        try:
-            incident, rule = make_incident(KINDS[kind], seed)
-            play_in(incident, rule, played, door, folder)
-        except (NoSignal, FaultlineError) as error:
-            played.problem = str(error)
+        played.problem = f"no rule fires in {ATTEMPTS} draws"
+        for incident, rule in make_incidents(KINDS[kind], seed):
+            try:
+                play_in(incident, rule, played, door, folder)
+                played.problem = ""
+            except NoSignal as error:
+                played.problem = str(error)
+                shutil.rmtree(folder / "history")
+                continue
+            except FaultlineError as error:
+                played.problem = str(error)
+            break
         (folder / "played.json").write_text(json.dumps(asdict(played), indent=1))
         if keep is not None:
             name = re.sub("[^a-z0-9]+", "-", f"{kind}-{seed}".lower())
             shutil.rmtree(keep / name, ignore_errors=True)
             shutil.copytree(folder, keep / name)
+        if labelled is not None and (folder / "bot" / "case" / "alert.json").exists():
+            write_labelled_case(folder / "bot" / "case", played, labelled)
     return played
+
+
+def write_labelled_case(case: Path, played: Played, labelled: Path) -> None:
+    """A copy of the case folder with its `label.json`, as `benchmarks/suspect_weights.py` reads
+    it."""
+    assert played.truth is not None
+    label: dict[str, Any] = {"fault": played.kind, "change": played.truth.change_id or "none"}
+    if played.truth.story == "nothing":
+        label["verdict"] = "no_active_incident"
+    elif played.truth.names:
+        subject, *aliases = played.truth.names
+        label |= {"subject": subject, "aliases": aliases}
+    copy = labelled / f"plain-rig-{played.seed:02d}{list(KINDS).index(played.kind):03d}"
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(case, copy)
+    (copy / "label.json").write_text(json.dumps(label, indent=1) + "\n")
 
 
 def play_in(incident: Incident, rule: AlertRule, played: Played, door: str, folder: Path) -> None:

@@ -354,6 +354,47 @@ def test_a_dns_server_that_fails_is_named(beneath: RunningPrometheus, tmp_path: 
 
 
 @pytest.fixture(scope="module")
+def meddled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningPrometheus]:
+    """A cache that somebody flushes and a database whose table somebody locks, ten minutes ago."""
+    series = OpenMetrics()
+    cache, database = 'job="carts-cache"', 'job="orders-db",datname="orders"'
+    commands = 0.0
+    for t in range(AT_S - 3 * 3600, AT_S + 60, 60):
+        since_s = t - (AT_S - 600)
+        commands += 60 * 400
+        series.add("redis_commands_processed_total", "counter", cache, commands, t)
+        if since_s >= 0:
+            flushes = f'{cache},cmd="flushall"'
+            series.add("redis_commands_total", "counter", flushes, 1, t)
+        idle = f'{database},state="idle in transaction"'
+        series.add("pg_stat_activity_max_tx_duration", "gauge", idle, max(0, since_s), t)
+        locks = f'{database},mode="accessexclusivelock"'
+        series.add("pg_locks_count", "gauge", locks, int(since_s >= 0), t)
+    with running_prometheus(tmp_path_factory.mktemp("meddled"), series.finished()) as running:
+        yield running
+
+
+def test_a_flush_and_a_lock_are_facts(meddled: RunningPrometheus, tmp_path: Path) -> None:
+    flush = (
+        "Database",
+        "carts-cache",
+        "cache_flushed",
+        "carts-cache",
+        "FLUSHALL or FLUSHDB ran within the last hour",
+    )
+    assert flush in facts_of(meddled, tmp_path)
+    facts = {name: (fact, says) for _, name, fact, _, says in facts_of(meddled, tmp_path)}
+    assert facts["orders-db"][0] in ("sessions_blocked", "transaction_held_open")
+
+
+def test_what_a_store_handles_is_a_signal(meddled: RunningPrometheus, tmp_path: Path) -> None:
+    request = request_for(tmp_path, services=("cart",))
+    metrics = asyncio.run(PrometheusConnector(meddled.url).collect(request)).tables["metrics"]
+    throughput = metrics.filter(signal="command_throughput", service="carts-cache")
+    assert throughput["value"].to_list()[-1] == pytest.approx(400, rel=0.01)
+
+
+@pytest.fixture(scope="module")
 def of_cart(levels: RunningPrometheus, tmp_path_factory: pytest.TempPathFactory) -> Collected:
     """What an investigation of cart brings of it."""
     request = request_for(tmp_path_factory.mktemp("cart"), services=("cart",))

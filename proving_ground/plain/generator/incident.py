@@ -138,6 +138,7 @@ def draw_cast(rng: np.random.Generator, system: System) -> dict[str, str]:
         "job": str(rng.choice(JOBS)),
         "exporter": store.name,
         "exporter_job": MONITORED[store.role],
+        "exporter_service": f"{store.name}-exporter",
     }
 
 

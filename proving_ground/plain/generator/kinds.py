@@ -321,7 +321,7 @@ NOTHINGS: tuple[Kind, ...] = (
     Kind(
         "broken exporter",
         (Bend("exporter", "mute", 1),),
-        names=("exporter_job", "exporter"),
+        names=("exporter_job", "exporter_service", "exporter"),
         must=r"exporter|scrap|target|monitor",
         alerts=("exporter",),
         story="nothing",

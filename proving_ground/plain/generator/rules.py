@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,14 +37,24 @@ class NoSignal(Exception):
     """The incident moves nothing that a rule would fire on."""
 
 
-def make_incident(kind: Kind, seed: int, *, hours: float = HOURS) -> tuple[Incident, AlertRule]:
-    """The incident of a kind and a seed with its rule: of the first system in which one fires."""
+def make_incidents(
+    kind: Kind, seed: int, *, hours: float = HOURS
+) -> Iterator[tuple[Incident, AlertRule]]:
+    """Incidents of a kind and a seed with a rule that ought to fire. Its expression may hold for
+    nothing all the same, once it is asked: then the next one is played."""
     for attempt in range(ATTEMPTS):
         incident = draw(kind, seed, attempt, hours)
         try:
-            return incident, choose_rule(incident)
+            rule = choose_rule(incident)
         except NoSignal:
             continue
+        yield incident, rule
+
+
+def make_incident(kind: Kind, seed: int, *, hours: float = HOURS) -> tuple[Incident, AlertRule]:
+    """The first of them. Raises NoSignal."""
+    for incident, rule in make_incidents(kind, seed, hours=hours):
+        return incident, rule
     raise NoSignal(f"{kind.name}, seed {seed}: no rule fires in {ATTEMPTS} draws")
 
 

@@ -10,7 +10,7 @@ from faultline.analysis.ranking.alert_gate import GateState, alert_gate
 from faultline.analysis.requests.topology import topology_of
 from faultline.analysis.suspects.accounting import Moves
 from faultline.analysis.suspects.deviations import Deviation
-from faultline.analysis.suspects.features import Observed
+from faultline.analysis.suspects.observed import Observed
 
 CALLS = (("web", "api"), ("web", "db"))
 

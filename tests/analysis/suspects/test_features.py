@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -10,8 +11,9 @@ import pytest
 from faultline.analysis.kinds.signals import SignalClass
 from faultline.analysis.requests.topology import topology_of
 from faultline.analysis.suspects.accounting import Moves
-from faultline.analysis.suspects.deviations import Deviation
-from faultline.analysis.suspects.features import Features, Observed, SuspectFeatures
+from faultline.analysis.suspects.deviations import CLEARLY_OUT, Deviation, loudest
+from faultline.analysis.suspects.features import Features, SuspectFeatures
+from faultline.analysis.suspects.observed import Observed
 from faultline.analysis.suspects.ranked import rank_suspects
 from faultline.analysis.suspects.suspect import Suspect, findings_shares
 from faultline.analysis.suspects.victims import LoadChange
@@ -91,3 +93,50 @@ def test_a_rank_that_clearly_delays_the_others_is_said_twice_as_much_of(
 def test_the_loudest_of_faint_suspects_stays_faint() -> None:
     shares = findings_shares([Suspect("db", score=0.07), Suspect("api", score=0.035)])
     assert shares == pytest.approx({"db": 0.1, "api": 0.05})
+
+
+def test_a_change_of_what_is_in_no_trouble_counts_nothing() -> None:
+    calm = observed([("web", LATENCY, 0.9)])
+    changed = dataclasses.replace(calm, changed={"api": 1.0})
+    assert features(changed).changed == 0
+    slow = observed([("web", LATENCY, 0.9), ("api", LATENCY, 0.6)])
+    changed = dataclasses.replace(slow, changed={"api": 1.0})
+    assert features(changed).changed == pytest.approx(0.6)
+
+
+@pytest.mark.parametrize("ingress_requests", [None, LoadChange(100.0, 300.0, 0.1)])
+def test_more_requests_from_a_caller_that_counts_none_come_from_outside(
+    ingress_requests: LoadChange | None,
+) -> None:
+    requests = {"web": LoadChange(100.0, 300.0, 0.1)}
+    if ingress_requests is not None:
+        requests["ingress"] = ingress_requests
+    seen = dataclasses.replace(
+        observed([("web", LATENCY, 0.9)], requests),
+        graph=topology_of([("ingress", "web"), ("web", "api")]),
+    )
+    surge = features(seen, "web").surge
+    assert surge == (1.0 if ingress_requests is None else 0.0)
+
+
+def test_a_cache_that_misses_explains_a_store_whose_requests_nobody_counts() -> None:
+    hit_ratio, cpu = SignalClass.HIT_RATIO, SignalClass.CPU
+    shown = [("web", LATENCY, 0.9), ("cache", hit_ratio, 0.8), ("db", cpu, 0.9)]
+    graph = topology_of([("web", "api"), ("api", "cache"), ("api", "db")])
+    seen = dataclasses.replace(observed(shown), graph=graph)
+    assert features(seen, "cache").cache_overloads > 0.5
+
+
+def test_what_a_store_handles_is_its_load() -> None:
+    more = LoadChange(100.0, 300.0, 0.1)
+    seen = dataclasses.replace(
+        observed([("web", LATENCY, 0.9)]),
+        moves=Moves(requests={"web": LoadChange(100.0, 100.0, 0.1)}, throughput={"api": more}),
+    )
+    assert features(seen, "web").asks_more == 1.0
+
+
+def test_where_all_series_are_faint_none_explains_much() -> None:
+    faint = deviation("web", LATENCY)
+    assert loudest([dataclasses.replace(faint, excess=1.2)]) == CLEARLY_OUT
+    assert loudest([dataclasses.replace(faint, excess=200.0)]) > CLEARLY_OUT

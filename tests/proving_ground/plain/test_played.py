@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from faultline.evaluation.labels import read_label
 from proving_ground.plain.__main__ import main
 from tests.debian_tools import debian_binary
 
@@ -40,3 +41,15 @@ def test_a_webhook_is_answered_in_slack(tmp_path: Path) -> None:
     (played,) = folder.iterdir()
     assert json.loads((played / "played.json").read_text())["problem"] == ""
     assert (played / "bot" / "slack.txt").read_text()
+
+
+def test_a_labelled_case_says_who_did_it(tmp_path: Path) -> None:
+    folder = tmp_path / "labelled"
+    kinds = ["slow callee", "flapping"]
+    assert main(["--seeds", "3", "--kinds", *kinds, "--labelled", str(folder)]) == 0
+    slow, flapping = (read_label(case) for case in sorted(folder.iterdir()))
+    assert slow is not None
+    assert slow.subject
+    assert slow.fault == "slow callee"
+    assert flapping is not None
+    assert flapping.verdict == "no_active_incident"
