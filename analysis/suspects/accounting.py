@@ -69,20 +69,13 @@ class Moves:
 def moves_of(levels: Iterable[tuple[Deviation, Move]]) -> Moves:
     """Levels of every service, over its instances."""
     grouped: dict[tuple[str, str, SignalClass], list[Move]] = defaultdict(list)
-    loads: dict[tuple[str, str], list[LoadChange]] = defaultdict(list)
+    traffic = []
     for deviation, move in levels:
-        if deviation.signal_class is not SignalClass.TRAFFIC:
+        if deviation.signal_class is SignalClass.TRAFFIC:
+            traffic.append((deviation, move))
+        else:
             grouped[deviation.service, deviation.signal, deviation.signal_class].append(move)
-        elif REQUEST_WORDS.search(deviation.signal) or THROUGHPUT in deviation.signal:
-            change = load_change(deviation, move.now)
-            if change is not None:
-                loads[deviation.service, deviation.signal].append(change)
-    moves = Moves()
-    for (service, signal), changes in loads.items():
-        of_kind = moves.throughput if THROUGHPUT in signal else moves.requests
-        load, clearest = together(changes), of_kind.get(service)
-        if clearest is None or load.clearness > clearest.clearness:
-            of_kind[service] = load
+    moves = _loads_of(traffic)
     for (service, signal, kind), parts in grouped.items():
         # The clearest instance decides how sure it is: a mean would hide it among calm ones.
         sure = max(part.sure for part in parts)
@@ -95,6 +88,23 @@ def moves_of(levels: Iterable[tuple[Deviation, Move]]) -> Moves:
             moves.latency[service][signal] = mean
         elif kind in FAILING:
             moves.failures[service][signal] = mean
+    return moves
+
+
+def _loads_of(traffic: Iterable[tuple[Deviation, Move]]) -> Moves:
+    """Of each service the signal that changes most clearly."""
+    loads: dict[tuple[str, str], list[LoadChange]] = defaultdict(list)
+    for deviation, move in traffic:
+        if REQUEST_WORDS.search(deviation.signal) or THROUGHPUT in deviation.signal:
+            change = load_change(deviation, move.now)
+            if change is not None:
+                loads[deviation.service, deviation.signal].append(change)
+    moves = Moves()
+    for (service, signal), changes in loads.items():
+        of_kind = moves.throughput if THROUGHPUT in signal else moves.requests
+        load, clearest = together(changes), of_kind.get(service)
+        if clearest is None or load.clearness > clearest.clearness:
+            of_kind[service] = load
     return moves
 
 
