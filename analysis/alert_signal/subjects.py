@@ -78,8 +78,6 @@ _HOST_JOB = re.compile(
     r"|snmp|ipmi|idrac|ping)"
 )
 _PORT = re.compile(r":\d{1,5}\Z")
-SCRAPE_LABELS = ("service", "container", "pod", "job", "endpoint", "instance", "namespace")
-"""What Prometheus Operator adds to a series about the target that it scraped."""
 _REPLICA_HASH = r"(?=[a-z]*\d)[a-z0-9]{3,10}"
 """What Kubernetes appends to a Deployment's name holds a digit nearly always. Alerts written by
 hand shorten it."""

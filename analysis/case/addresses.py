@@ -23,6 +23,8 @@ _NOBODY = frozenset({"localhost", "unknown", "unknown_service", "none", "null"})
 _WORD = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])|\d+")
 _SUFFIXES = frozenset({"service", "svc", "api", "server", "app", "grpc"})
 """Words that names of services and interfaces end with, and that distinguish none."""
+INSIDE = frozenset({"svc", "internal", "local"})
+"""Labels of host names that are not reached from outside."""
 
 
 PEER_LABELS = (
@@ -92,6 +94,9 @@ class AddressBook:
         first = self._ours(labels[0])
         if first not in self.services and first == labels[0]:
             return host
+        # A service called `api` does not answer at `api.stripe.com`.
+        if len(labels) > 2 and not names_service(labels[0], labels):
+            return host
         return self.service_in(first, labels[1]) if len(labels) == 2 else first
 
     def _ours(self, label: str) -> str:
@@ -120,6 +125,12 @@ class AddressBook:
         for service in self.services:
             services.setdefault(_words(service), set()).add(service)
         return services
+
+
+def names_service(label: str, labels: Collection[str]) -> bool:
+    """Whether a label of a host name means the service of that name. `api` and its like mean it
+    only inside."""
+    return label.casefold() not in _SUFFIXES or not INSIDE.isdisjoint(labels)
 
 
 def _words(name: str) -> tuple[str, ...]:

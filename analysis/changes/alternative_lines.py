@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+from faultline.analysis.case.addresses import INSIDE, names_service
 from faultline.analysis.case.folder import Case
 from faultline.analysis.changes.symptoms import FailingLine
 from faultline.analysis.kinds.fault_kinds import DATA_PROBLEM, EXTERNAL_DEPENDENCY, INFRASTRUCTURE
@@ -258,9 +259,7 @@ def _external(
         if not (_FAILING.search(line.whole) or _QUOTA.search(line.whole)):
             continue
         for host in _hosts(line.whole):
-            # Whether no part of the host's name is a known service's or says that it is inside.
-            inside = service_names | {"svc", "internal", "local"}
-            if inside.isdisjoint(host.split(".")):
+            if not _is_ours(host, service_names):
                 by_host[host].append(line)
         for name in _api_names(line.text, service_names):
             by_host[name].append(line)
@@ -284,6 +283,14 @@ def _external(
         yield _finding(
             EXTERNAL_DEPENDENCY.name, reason, services, host_lines, strength, phrase, {"lines": n}
         )
+
+
+def _is_ours(host: str, service_names: Collection[str]) -> bool:
+    """Whether a part of the host's name is a known service's, or says that it is inside."""
+    labels = host.split(".")
+    if not INSIDE.isdisjoint(labels):
+        return True
+    return any(label in service_names and names_service(label, labels) for label in labels)
 
 
 def _api_names(text: str, service_names: set[str]) -> Iterator[str]:

@@ -24,6 +24,7 @@ from faultline.analysis.phrasing.statement import (
     figure,
     name,
     say,
+    spaced,
 )
 from faultline.analysis.vocabulary import Finding
 from faultline.analysis.wording.amounts import (
@@ -54,6 +55,7 @@ AGAIN = 2.0
 DOWN = Verb("are down", "were down", "go down")
 KEEPS_RESTARTING = Verb("keeps restarting", "kept restarting", "keep restarting")
 RESTARTED = Verb("restarted", "restarted", "restart")
+STAYED = Verb("stayed", "stayed", "stay")
 TRAINS = Verb("trains", "trained", "train")
 STEP_TIME = "time per step"
 WORTH_SAYING = 0.01
@@ -99,8 +101,12 @@ def moved(finding: Finding, voice: Voice) -> Statement | None:
         return None
     before, after, _ = both_levels(finding)
     rose = finding.details.direction != "down"
+    signal = say("{whose} {signal}", whose=voice.whose, signal=signal_text(finding))
+    # A move below every digit that is shown is none to a reader.
+    if before.text == after.text:
+        return Statement(signal, STAYED, say("at {after}", after=after))
     return Statement(
-        say("{whose} {signal}", whose=voice.whose, signal=signal_text(finding)),
+        signal,
         ROSE if rose else FELL,
         say("from {before} to {after}", before=before, after=after),
     )
@@ -213,8 +219,8 @@ def restarts(finding: Finding, voice: Voice) -> Statement | None:
         # The values are means over the samples: of a rise from none they say nothing.
         figures = say("(restarts {before} → {after})", before=before, after=after)
     if "oom" in (finding.signal or "").lower():
-        ran = say("out of memory {figures}", figures=figures)
-        return Statement(who, Verb("runs", "ran", "run"), ran, say("out of memory"))
+        out = say("out of memory")
+        return Statement(who, Verb("runs", "ran", "run"), spaced(out, figures), out)
     again = finding.numbers["incident"] - finding.numbers["baseline"] >= AGAIN
     verb = KEEPS_RESTARTING if again else RESTARTED
     return Statement(who, verb, figures, NOTHING)

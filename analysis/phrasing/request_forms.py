@@ -22,6 +22,7 @@ from faultline.analysis.phrasing.statement import (
     Verb,
     Voice,
     figure,
+    joined,
     listed,
     measured,
     name,
@@ -60,6 +61,7 @@ REACHED = (Verb("no longer reach", "did not reach", "miss"),
 CALLED = (Verb("no longer call", "did not call", "no longer call"),
           Verb("never call", "never called", "never call"))  # fmt: skip
 """Of all requests, and of a part of them, by whether the step is a call."""
+_IN_MS = {"baseline_ms", "incident_ms"}
 _FIRST_FAILURE: Mapping[str, str] = {
     "own": "in {who}{operation}",
     "waited": "waiting for {who}{operation}",
@@ -85,7 +87,7 @@ def span_errors(finding: Finding, voice: Voice) -> Statement | None:
 
 def self_time(finding: Finding, voice: Voice) -> Statement | None:
     operation = finding.series.get("operation")
-    if not operation or "incident_ms" not in finding.numbers:
+    if not operation or not finding.numbers.keys() >= _IN_MS:
         return None
     requests = say("requests{kind}", kind=_of_kind(finding, operation))
     spent = say(
@@ -104,7 +106,7 @@ def self_time(finding: Finding, voice: Voice) -> Statement | None:
 
 def on_the_network(finding: Finding, voice: Voice) -> Statement | None:
     details = SpanShiftDetails.of(finding)
-    if details is None or not details.caller or "incident_ms" not in finding.numbers:
+    if details is None or not details.caller or not finding.numbers.keys() >= _IN_MS:
         return None
     calls = say(
         "calls from {caller} to {callee}",
@@ -161,11 +163,12 @@ def path_ended(finding: Finding, voice: Voice) -> Statement | None:
 def critical_path(finding: Finding, voice: Voice) -> Statement | None:
     details = RequestPathDetails.of(finding)
     root, operation = finding.series.get("service"), finding.series.get("operation")
-    if details is None or root is None or operation is None or "slower_ms" not in finding.numbers:
+    has_figures = finding.numbers.keys() >= {"percent", "slower_ms"}
+    if details is None or root is None or operation is None or not has_figures:
         return None
     percent: Slot = measured(finding, "percent", PERCENT)
     # "99.7 %" reads as if some were different in kind.
-    if finding.numbers.get("percent", 0.0) >= NEARLY_ALL:
+    if finding.numbers["percent"] >= NEARLY_ALL:
         percent = figure(finding, "percent", "all")
     called = operation_of(root, operation)
     added = say(
@@ -196,7 +199,7 @@ def error_origin(finding: Finding, voice: Voice) -> Statement | None:
 
 def fan_out(finding: Finding, voice: Voice) -> Statement | None:
     callee = finding.series.get("service")
-    if callee is None or "calls" not in finding.numbers:
+    if callee is None or not finding.numbers.keys() >= {"calls", "baseline_calls"}:
         return None
     made = say(
         "{calls} calls to {callee} per request instead of {before}",
@@ -218,7 +221,7 @@ def calls_into(finding: Finding, voice: Voice) -> Statement | None:
         lines = figure(finding, "lines", counted(details.lines, "error"))
         verb = "mentions" if details.lines == 1 else "mention"
         named = say("({lines} {verb} {it})", lines=lines, verb=verb, it=name(finding.subject))
-    if "calls" in finding.numbers:
+    if finding.numbers.keys() >= {"calls", "calls_before"}:
         return measured_calls(finding, details, calls)
     # Without a failing line only their time was measured.
     return Statement(calls, FAIL if details.lines else FAIL_OR_WAIT, named, NOTHING)
@@ -230,20 +233,19 @@ def measured_calls(finding: Finding, details: CallsIntoDetails, calls: Phrase) -
     unit = unit_of(finding.signal or "", details.unit, (before, now))
     calm = NOTHING
     if details.is_calm_itself:
-        calm = say(", while {callee} itself sees nothing unusual", callee=name(finding.subject))
+        calm = say("while {callee} itself sees nothing unusual", callee=name(finding.subject))
     if details.signal_class == SignalClass.LATENCY.value:
         took = say(
-            "{now} instead of {before}{calm}",
+            "{now} instead of {before}",
             now=measured(finding, "calls", unit),
             before=measured(finding, "calls_before", unit),
-            calm=calm,
         )
         short = say("{now}", now=measured(finding, "calls", unit))
-        return Statement(calls, TAKE, took, short)
+        return Statement(calls, TAKE, joined((took, calm), ", "), short)
     if unit.kind != "share":
         return Statement(calls, FAIL, calm, NOTHING)
     share = figure(finding, "calls", failing(100 * now * unit.factor))
-    usual = say("({before} before){calm}", before=amount(before, unit), calm=calm)
+    usual = joined((say("({before} before)", before=amount(before, unit)), calm), ", ")
     return Statement(say("{share} of {calls}", share=share, calls=calls), FAIL, usual, NOTHING)
 
 

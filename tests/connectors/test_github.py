@@ -35,7 +35,12 @@ from faultline.connectors.shared.contract.base import Collected, Request, collec
 from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.vendors.code_hosts import GITHUB as CONNECTOR
 from faultline.connectors.vendors.code_hosts import GitHubSettings
-from faultline.connectors.vendors.code_hosts.github import MOST_STATUSES, GitHubConnector, web_of
+from faultline.connectors.vendors.code_hosts.github import (
+    MOST_FILES,
+    MOST_STATUSES,
+    GitHubConnector,
+    web_of,
+)
 from tests.connectors import github_shapes as shapes
 from tests.connectors.conftest import ALERT_AT, ONSET, request_for
 from tests.connectors.local_http import Asked, LocalServer, Reply
@@ -266,6 +271,21 @@ def test_a_deployment_of_an_earlier_revision_says_that_it_goes_back(
         == "Deployment of main to production (back to an earlier revision; 4 commits taken out)"
     )
     assert (row["id"], row["author"]) == (stand_in.SETTING, "deploy-bot")
+
+
+@pytest.mark.parametrize(("files", "has_more"), [(MOST_FILES - 1, False), (MOST_FILES, True)])
+def test_a_long_comparison_says_what_it_leaves_out(
+    server: LocalServer, tmp_path: Path, files: int, *, has_more: bool
+) -> None:
+    stand_in.serve(server)
+    old = shapes.commit(stand_in.OLD, "Before", ALERT_AT, ("9" * 40,))
+    compared = shapes.comparison([old], [shapes.changed(f"{n:03}.py") for n in range(files)])
+    between = f"{BASE}/compare/{stand_in.OLD}...{stand_in.SETTING}"
+    server.on(between, Reply({**compared, "total_commits": 7}))
+    found = collected(server, tmp_path)
+    assert "7 more commits were left out" in [gap.reason for gap in found.missing]
+    (row,) = changes(found)
+    assert ("(and more files)" in json.loads(row["files"])) is has_more
 
 
 def test_a_deployment_that_failed_carries_nothing_and_says_so(

@@ -61,6 +61,24 @@ def test_services_of_one_name_in_two_namespaces_are_kept_apart(address: str, ser
     assert BOOK.service_at(address) == service
 
 
+@pytest.mark.parametrize(
+    ("address", "service"),
+    [
+        ("api.stripe.com:443", "api.stripe.com"),
+        ("https://API.stripe.com/v1/charges", "API.stripe.com"),
+        ("api", "api"),
+        ("api.prod:8080", "api"),
+        ("api.prod.svc:8080", "api"),
+        ("api.prod.internal", "api"),
+        ("api.example.com", "web"),
+        ("orders.example.com", "orders"),
+    ],
+)
+def test_a_service_called_api_hides_nobody_else_s_api(address: str, service: str) -> None:
+    book = AddressBook({"api", "orders", "web"}, hosts={"api.example.com": "web"})
+    assert book.service_at(address) == service
+
+
 def test_without_a_namespace_nothing_is_kept_apart() -> None:
     book = AddressBook({"payments"}, namespaces={"payments": {"prod", "staging"}})
     assert book.service_at("payments.staging.svc") == "payments"

@@ -80,6 +80,8 @@ OTHER_ORDER = "cannot parse order_id=4712 : invalid JSON"
         ([("cart", CHARGE, 2)], None, ""),
         ([("cart", CHARGE, 4), ("cart", "order was not saved", 7)], None, ""),
         ([("stripe", CHARGE, 4)], None, ""),
+        ([("api", CHARGE, 3)], 0.75, "3 lines of api get no good answer from api.stripe.com"),
+        ([("api", "GET http://api.shop.internal.io/ failed: 503", 4)], None, ""),
         ([("cart", "GET http://api.stripe.com/v1 done", 4)], None, ""),
         ([("cart", "GET http://stock.internal.io/ failed: 503", 4)], None, ""),
         (

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +37,25 @@ def test_a_finding_says_its_sentence(row: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[row["says"] for row in ROWS])
-@pytest.mark.parametrize("group", ["numbers", "details", "series", "signal"])
-def test_a_finding_that_lacks_something_still_says_a_sentence(
-    row: dict[str, Any], group: str
-) -> None:
-    lacking = finding_of({key: value for key, value in row.items() if key != group})
-    said = str(statement(lacking).clause())
-    assert said
-    assert "None" not in said
+def test_a_finding_that_lacks_something_still_says_a_sentence(row: dict[str, Any]) -> None:
+    for lacking in without_each(row):
+        finding = finding_of(lacking)
+        for clause in (statement(finding).clause(), statement(finding).short()):
+            assert str(clause)
+            assert "None" not in str(clause)
+
+
+def without_each(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The row without each of its groups, and without each number, detail and label of a series."""
+    for group in ("numbers", "details", "series", "signal"):
+        yield {key: value for key, value in row.items() if key != group}
+    for group in ("numbers", "details", "series"):
+        for name in row.get(group, {}):
+            yield {**row, group: {key: row[group][key] for key in row[group] if key != name}}
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[row["says"] for row in ROWS])
+def test_no_sentence_has_a_space_too_many(row: dict[str, Any]) -> None:
+    said = statement(finding_of(row))
+    for clause in (said.clause(), said.short(), said.clause(Tense.OVER), said.caused):
+        assert re.search(r"^ | $|  | [,.)]|\( ", str(clause)) is None

@@ -12,6 +12,8 @@ import pytest
 from faultline.analysis.vocabulary import Alert
 from faultline.bot.intake.accepting import store_accept
 from faultline.bot.intake.questions.message_router import MessageRouter
+from faultline.bot.intake.slack_listener import _addressed, _is_persons, may_be_for_us
+from faultline.bot.intake.slack_payload import Envelope, Message
 from faultline.bot.settings import Settings
 from faultline.bot.store.conversations import Conversations, Question
 from faultline.bot.store.store import ReplyTo, Store
@@ -166,3 +168,64 @@ def test_a_mention_that_asks_nothing_we_know_gets_help(ears: Ears) -> None:
     found = ears.hear(mention("hello there friend", ts="1763690007.000100"))
     assert found is not None
     assert found.kind == "help"
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_persons"),
+    [
+        ({}, True),
+        ({"user": ""}, False),
+        ({"bot_id": "B1"}, False),
+        ({"app_id": "A1"}, False),
+        ({"bot_profile": {"app_id": "A1"}}, False),
+        ({"subtype": "bot_message"}, False),
+        ({"subtype": "file_share"}, True),
+    ],
+)
+def test_each_mark_of_a_bot_alone_makes_a_message_a_bots(
+    fields: dict[str, Any], *, is_persons: bool
+) -> None:
+    assert _is_persons(Message.model_validate({"user": "U1", **fields})) is is_persons
+
+
+@pytest.mark.parametrize(
+    ("channel", "ts", "thread", "is_addressed"),
+    [
+        ("C123", "1.000100", "1.000100", True),
+        ("", "1.000100", "1.000100", False),
+        ("C1/../2", "1.000100", "1.000100", False),
+        ("C123", "now", "1.000100", False),
+        ("C123", "1.000100", "then", False),
+    ],
+)
+def test_an_address_has_the_form_of_slacks(
+    channel: str, ts: str, thread: str, *, is_addressed: bool
+) -> None:
+    message = Message.model_validate({"ts": ts, "thread_ts": thread})
+    assert _addressed(channel, message) is is_addressed
+
+
+@pytest.mark.parametrize(
+    ("event", "may_be"),
+    [
+        ({"channel": "C1", "ts": "2.0", "thread_ts": "1.0"}, True),
+        ({"channel": "C1", "ts": "2.0"}, False),
+        ({"channel": "D1", "ts": "2.0"}, True),
+        ({"channel": "G1", "channel_type": "im", "ts": "2.0"}, True),
+        ({"channel": "", "channel_type": "im", "ts": "2.0"}, False),
+        ({"channel": "C1", "ts": "2.0", "subtype": "message_deleted"}, True),
+        ({"channel": "C1", "ts": "2.0", "thread_ts": "1.0", "subtype": "channel_join"}, False),
+        (
+            {
+                "channel": "C1",
+                "subtype": "message_changed",
+                "message": {"ts": "2.0", "thread_ts": "1.0"},
+            },
+            True,
+        ),
+        ({"channel": "C1", "subtype": "message_changed", "message": {"ts": "2.0"}}, False),
+    ],
+)
+def test_which_messages_may_be_for_us(event: dict[str, Any], *, may_be: bool) -> None:
+    envelope = Envelope.model_validate({"event": {"type": "message", **event}})
+    assert may_be_for_us(envelope) is may_be

@@ -318,6 +318,10 @@ def test_every_page_refuses_inline_scripts_framing_and_sniffing(
         assert headers["referrer-policy"] == "same-origin"
 
 
+def test_browsers_keep_static_files_for_a_week(browser: httpx.Client) -> None:
+    assert browser.get("/static/app.css").headers["cache-control"] == "public, max-age=604800"
+
+
 def test_pages_hold_no_inline_script_style_or_handler_and_load_nothing_from_elsewhere(
     sample: str, browser: httpx.Client
 ) -> None:

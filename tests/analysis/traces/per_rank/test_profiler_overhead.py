@@ -23,3 +23,9 @@ def test_overhead_outside_of_the_steps_does_not_count(tmp_path: Path) -> None:
 def test_a_capture_says_what_it_holds(tmp_path: Path) -> None:
     found = capture(trace_of(tmp_path, *STEPS, kernel(GEMM, 1_100, 5)))
     assert (found.events, found.device_events, found.steps, found.truncated) == (3, 1, 2, False)
+    assert found.window_ns == 2_000_000
+
+
+def test_a_capture_of_nothing_has_no_window(tmp_path: Path) -> None:
+    found = capture(trace_of(tmp_path))
+    assert (found.events, found.steps, found.window_ns) == (0, 0, 0)

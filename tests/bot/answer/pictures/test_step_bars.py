@@ -113,3 +113,56 @@ def test_a_table_of_many_phases_is_cut() -> None:
     bars = bars_of(job([{**row(2, 86.0, 0.0), **many}]))
     assert len(bars.phases) <= 10
     assert len(bars_svg(bars, 334)) < 10_000
+
+
+def test_a_step_has_its_phases_then_waiting_then_the_rest() -> None:
+    bars = bars_of(job([row(1, 1.3, 84.0), row(2, 86.0, 0.0)]))
+    waiting, slow = bars.bars
+    assert [part.phase for part in waiting.parts] == ["data loading", "forward", "waiting", "other"]
+    assert [part.phase for part in slow.parts] == ["data loading", "forward", "other"]
+    assert waiting.parts[-1].ms == pytest.approx(103.0 - 1.3 - 1.2 - 84.0)
+    assert bars.slow_phase == "data loading"
+    assert bars.left_out == 0
+
+
+@pytest.mark.parametrize(("whole", "has_rest"), [(100.0, False), (101.1, True)])
+def test_a_hundredth_of_a_step_is_not_drawn(whole: float, *, has_rest: bool) -> None:
+    (bar,) = bars_of(job([{"rank": 2, "step ms": whole, "a ms": 100.0, "b ms": 0.0}])).bars
+    assert ("other" in [part.phase for part in bar.parts]) is has_rest
+    assert "b" not in [part.phase for part in bar.parts]
+
+
+def test_the_picture_is_as_wide_as_the_longest_step() -> None:
+    long, short = row(0, 1.3, 184.0), row(2, 86.0, 0.0)
+    bars = bars_of(job([{**long, "step ms": 203.0}, short]))
+    assert bars.longest == pytest.approx(203.0)
+
+
+def test_a_rank_that_waits_longer_than_the_slow_one_takes_waits_for_nobody() -> None:
+    quick = {"data loading": 1.0}
+    bars = bars_of(job([], ranks=[2, 3], phases_ms=quick, others_phases_ms=OTHERS))
+    assert [[part.phase for part in bar.parts] for bar in bars.bars] == [
+        ["data loading"],
+        ["data loading", "forward"],
+    ]
+    alone = bars_of(job([row(0, 1.3, 84.0)], ranks=[0, 2]))
+    assert [(bar.rank, bar.slow) for bar in alone.bars] == [(0, False), (2, True)]
+
+
+@pytest.mark.parametrize(
+    ("ranks", "drawn"), [(MOST_RANKS, MOST_RANKS), (MOST_RANKS + 1, MOST_RANKS)]
+)
+def test_of_nine_ranks_eight_are_drawn(ranks: int, drawn: int) -> None:
+    rows = [row(n, 1.3, 10.0 * n) for n in range(ranks)]
+    bars = bars_of(job(rows, slow=0))
+    assert len(bars.bars) == drawn
+    assert bars.left_out == ranks - drawn
+    # Those that wait least are nearly as slow; the last waits most and is like the others.
+    assert [bar.rank for bar in bars.bars] == list(range(MOST_RANKS))
+
+
+def test_it_can_be_read_aloud() -> None:
+    words = bars_of(job([row(2, 86.0, 0.0)])).words
+    assert words.startswith(
+        "rank 2 makes the others wait; rank 2: data loading 86 ms, forward 1.2 ms"
+    )

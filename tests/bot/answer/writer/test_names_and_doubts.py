@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from faultline.analysis.kinds.finding_details import change_named
 from faultline.analysis.vocabulary import Diagnosis, Finding, Section
 from faultline.bot.answer.writer.built_in import word
 from faultline.bot.answer.writer.headline import without_the_only_place
@@ -75,6 +76,35 @@ def test_an_early_move_of_another_service_is_not_the_onset() -> None:
     told = diagnosis([("web", ["F1"])], web, other)
     impact = told.impact.model_copy(update={"since": early, "findings": ("F1", "F4")})
     assert began(told.model_copy(update={"impact": impact})) == late
+
+
+LIVE = datetime(2026, 9, 1, 14, 19, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("since", "cause_onset", "blames_change", "expected"),
+    [
+        # Ten minutes before the change went live are within clocks and collection intervals.
+        (-10, 2, True, -10),
+        (-11, 2, True, 2),
+        (-11, -12, True, -11),
+        (-11, 2, False, -11),
+        (None, 2, True, 2),
+        (-11, None, True, -11),
+    ],
+)
+def test_what_moved_long_before_the_blamed_change_is_not_its_effect(
+    since: float | None, cause_onset: float | None, expected: float, *, blames_change: bool
+) -> None:
+    def at(minutes: float | None) -> datetime | None:
+        return None if minutes is None else LIVE + timedelta(minutes=minutes)
+
+    near = change("Deploy cart v1.7.0").model_copy(update={"onset": LIVE})
+    told = diagnosis([("cart", [near.id])], near)
+    blamed = {"onset": at(cause_onset), "change": change_named(near) if blames_change else None}
+    cause = told.causes[0].model_copy(update=blamed)
+    impact = told.impact.model_copy(update={"since": at(since), "findings": ()})
+    assert began(told.model_copy(update={"causes": (cause,), "impact": impact})) == at(expected)
 
 
 def test_a_place_is_said_only_where_the_answer_speaks_of_two() -> None:

@@ -229,3 +229,21 @@ def test_calls_that_all_have_the_index_0_are_told_apart_by_their_ids() -> None:
     reading.finish(streamed=True)
     assert [json.loads(c.arguments)["service"] for c in answer.calls] == ["0", "1", "2"]
     assert len({c.id for c in answer.calls}) == 3
+
+
+def test_a_piece_without_an_index_goes_on_with_the_last_call() -> None:
+    answer = ModelAnswer()
+    reading = ChatReading(answer, 0)
+    for part in (
+        {"id": "a", "function": {"name": "logs", "arguments": '{"n": '}},
+        {"id": "b", "function": {"name": "series", "arguments": '{"n": '}},
+        {"function": {"arguments": "2}"}},
+        # Of a call that is not the last one nothing can follow.
+        {"id": "a", "function": {"arguments": "1}"}},
+    ):
+        reading.read({"choices": [{"delta": {"tool_calls": [part]}}]})
+    reading.finish(streamed=True)
+    assert [(call.name, call.arguments) for call in answer.calls] == [
+        ("logs", '{"n": '),
+        ("series", '{"n": 2}'),
+    ]

@@ -12,11 +12,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from faultline.analysis.vocabulary import Claim, Finding, Impact, Verdict
+from faultline.analysis.vocabulary import Claim, Finding, Impact, ModelUse, Verdict
 from faultline.bot.answer.targets.pagerduty.note import note_text
 from faultline.bot.answer.targets.slack.buttons import MAX_BUTTONS, AnswerStatus
 from faultline.bot.answer.targets.slack.message import (
     MAX_TEXT,
+    RELATED,
     SlackMessage,
     final_message,
     first_message,
@@ -25,8 +26,10 @@ from faultline.bot.answer.targets.slack.message import (
 from faultline.bot.answer.targets.tickets.target import TicketOffer
 from faultline.bot.answer.view import answer_view
 from faultline.bot.store.listing import AnswerLabel
+from faultline.bot.store.store import GroupedAlert
 from faultline.loopback.block_kit_rules import broken_rules, too_long
 from tests.bot.answer.targets.answers import (
+    ALERT_AT,
     GRAPH,
     PAGE,
     a_diagnosis,
@@ -409,3 +412,71 @@ def test_whatever_may_be_asked_for_is_offered_and_each_thing_that_was_stands_by_
     [[ann], [revert]] = lines[:2]
     assert "said Ann" in ann["text"]
     assert revert["text"] == "Draft revert on GitLab !4"
+
+
+def grouped(title: str, **more: Any) -> GroupedAlert:
+    fields = {"fingerprint": "f1", "at": ALERT_AT, "why": "same service", **more}
+    return GroupedAlert(an_alert(title=title), **fields)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({}, "Faultline 20260914-102100-ab12cd ·"),
+        ({"repeats": 1}, "the alert repeated 1 time ·"),
+        ({"repeats": 2}, "the alert repeated 2 times ·"),
+        ({"rate_limited": 1}, "1 later alert in this channel not investigated"),
+        ({"rate_limited": 2}, "2 later alerts in this channel not investigated"),
+        ({}, "answered in 41 s"),
+        ({"finished_at": None}, "a model is still investigating"),
+    ],
+)
+def test_the_footer_counts(fields: dict[str, Any], words: str) -> None:
+    said = str(a_final(investigation=an_investigation(**fields)).blocks)
+    assert words in said
+    assert ("repeated" in said) is ("repeats" in fields)
+    assert ("answered in" in said) is ("finished_at" not in fields)
+
+
+@pytest.mark.parametrize(
+    ("report", "words"),
+    [
+        ({}, "written by the built-in writer from 3 findings"),
+        ({"written_by": "gpt"}, "written by gpt from 3 findings"),
+        ({"dropped": ("a: no",)}, "1 claim refused"),
+        ({"dropped": ("a: no", "b: no")}, "2 claims refused"),
+        (
+            {"model_use": ModelUse(name="gpt", rounds=2, seconds=3)},
+            "gpt: 2 rounds, 0 tool calls, 3 s",
+        ),
+    ],
+)
+def test_the_footer_says_who_wrote_it(report: dict[str, Any], words: str) -> None:
+    said = str(a_final(report=a_report(**report)).blocks)
+    assert words in said
+    assert ("refused" in said) is ("dropped" in report)
+
+
+@pytest.mark.parametrize(
+    ("alert", "line"),
+    [
+        (grouped("disk full"), "disk full · same service"),
+        (grouped("disk full", why=""), "disk full"),
+        (grouped("disk full", repeats=1, why=""), "disk full · 2 times"),
+        (grouped("disk full", resolved_at=ALERT_AT, why=""), "disk full · resolved"),
+    ],
+)
+def test_an_alert_of_the_same_incident_is_one_line(alert: GroupedAlert, line: str) -> None:
+    blocks = a_final(investigation=an_investigation(related=(alert,))).blocks
+    assert line in [item.get("text") for item in elements(blocks)]
+    assert "1 more alert of the same incident" in str(blocks)
+
+
+@pytest.mark.parametrize("count", [RELATED, RELATED + 2])
+def test_of_many_alerts_of_the_same_incident_the_rest_is_counted(count: int) -> None:
+    related = tuple(grouped(f"alert {number}") for number in range(count))
+    said = str(a_final(investigation=an_investigation(related=related)).blocks)
+    assert f"{count} more alerts of the same incident" in said
+    assert f"alert {RELATED - 1} ·" in said
+    assert f"alert {RELATED} ·" not in said
+    assert ("and 2 more, on the page" in said) is (count > RELATED)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
+import polars as pl
 import pytest
 
 from faultline.analysis.kinds.finding_details import ObservationDetails
 from faultline.analysis.vocabulary import Finding
+from faultline.bot.investigation.model.tools.contract import BARS, SPARK, sparkline
 from tests.bot.investigation.model.tools.conftest import Desk
+from tests.scenarios.small_case import STARTED
 
 
 def details(finding: Finding) -> ObservationDetails:
@@ -131,3 +136,36 @@ def test_a_calculation_over_rows_is_itself_a_row_to_cite(desk: Desk) -> None:
 def test_what_is_no_arithmetic_over_rows_is_refused(desk: Desk, expression: str) -> None:
     desk.rows("series", service="cart")
     assert "failed (" not in desk.error("calculate", expression=expression)
+
+
+def test_a_finding_s_series_is_drawn_from_its_baseline_to_the_end_of_the_incident(
+    desk: Desk,
+) -> None:
+    finding = next(
+        item
+        for item in desk.bench.findings
+        if (item.subject, item.signal) == ("checkout", "latency_p99")
+        and item.kind == "metric_shift"
+    )
+    row = desk.rows("finding", ids=[finding.id])[1]
+    spark = "".join(sign for sign in row if sign in BARS)
+    # The step near the end of 66 minutes: yesterday's level and the time after are not drawn.
+    assert spark.count(BARS[-1]) in range(1, len(spark) // 4)
+    assert set(spark[: len(spark) // 2]) <= set(BARS[:3])
+
+
+def test_a_sparkline_has_a_bar_for_each_part_of_the_time() -> None:
+    def line(*points: tuple[float, float]) -> str:
+        times = [STARTED + timedelta(minutes=minute) for minute, _ in points]
+        values = pl.Series([value for _, value in points], dtype=pl.Float64)
+        end = STARTED + timedelta(minutes=SPARK)
+        return sparkline(pl.Series(times), values, STARTED, end)
+
+    low, high, none = BARS[0], BARS[-1], "·"
+    assert line((0, 1.0), (1, 9.0)) == low + high + none * (SPARK - 2)
+    # The very end belongs to the last bar, and one bar is the mean of its points.
+    assert line((0, 1.0), (SPARK - 1, 3.0), (SPARK, 15.0)) == low + none * (SPARK - 2) + high
+    middle = BARS[round((len(BARS) - 1) / 2)]
+    assert line((0, 0.0), (1, 0.2), (1.5, 0.8), (2, 1.0))[:3] == low + middle + high
+    assert line((0, 5.0), (1, 5.0))[:2] == low + low
+    assert sparkline(pl.Series([STARTED]), pl.Series([1.0]), STARTED, STARTED) == ""
