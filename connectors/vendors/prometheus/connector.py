@@ -245,6 +245,7 @@ class PrometheusConnector:
             )
             in_parts = [PrometheusSelection(part) for part in parts]
             await ask_all(api, in_parts, scope, spans, self._choice.step_s)
+            await place_parts(api, names, in_parts, scope.incident)
         selections += in_parts
         if namespace:
             keep_namespace(selections, namespace)
