@@ -175,7 +175,8 @@ def test_a_zone_that_only_kube_state_metrics_knows_is_the_cause(
 ) -> None:
     start = ALERT_AT - timedelta(minutes=30)
     scope = Scope(
-        incident=Window(start=start, end=ALERT_AT + timedelta(seconds=30)),
+        # Remote write brings the latest minutes later.
+        incident=Window(start=start, end=ALERT_AT + timedelta(minutes=5)),
         baseline=(Window(start=start - timedelta(hours=2), end=start),),
         services=("checkout", "payments"),
     )

@@ -45,22 +45,24 @@ async def place_parts(
         f'last_over_time({PODS}{{{label}=~"{pattern}"}}[{over}])'
         for label in ("pod", "exported_pod", "pod_ip")
     )
-    zones = f'group by (node, exported_node, {ZONE}) ({NODES}{{{ZONE}!=""}})'
+    zones = (
+        f'group by (node, exported_node, {ZONE}) (last_over_time({NODES}{{{ZONE}!=""}}[{over}]))'
+    )
     try:
         placed = await api.instant(f"group by ({by}) ({pods})", window.end)
         zoned = await api.instant(zones, window.end) if NODES in names else []
     except FaultlineError:
         # Without a place a pod is still a part.
         return
-    zone_by_node = {}
-    for node in zoned:
-        name = node.metric.get("exported_node") or node.metric.get("node")
-        zone_by_node[name] = node.metric.get(ZONE)
-    for pod_info in placed:
-        labels = pod_info.metric
-        name = labels.get("exported_node") or labels.get("node", "")
-        places = {"node": name, "zone": zone_by_node.get(name)}
-        parts = (labels.get("exported_pod") or labels.get("pod", ""), labels.get("pod_ip", ""))
-        for part in parts:
-            for series in by_part.get(part, ()):
-                series.metric.update({kind: place for kind, place in places.items() if place})
+    zone_by_node = {
+        node.metric.get("exported_node", node.metric.get("node", "")): node.metric[ZONE]
+        for node in zoned
+    }
+    for labels in (pod_info.metric for pod_info in placed):
+        name = labels.get("exported_node", labels.get("node", ""))
+        places = {"node": name}
+        if name in zone_by_node:
+            places["zone"] = zone_by_node[name]
+        pod = labels.get("exported_pod", labels.get("pod", ""))
+        for series in (*by_part.get(pod, ()), *by_part.get(labels.get("pod_ip", ""), ())):
+            series.metric.update(places)
