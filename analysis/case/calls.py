@@ -38,6 +38,7 @@ SOURCES: Mapping[str, tuple[str, float]] = {
     "ingress": ("ingress", 0.9),
     "database": ("connections to the database", 0.9),
     "datadog": ("Datadog's software catalog", 0.9),
+    "database_users": ("users of the database", 0.8),
     CLIENT_SPANS: ("addresses in client spans", 0.8),
     "kubernetes": ("Kubernetes objects", 0.8),
     LOG_LINES: ("failing log lines", 0.6),

@@ -112,6 +112,7 @@ KIND_WEIGHTS = {
     "migration": 1.0,
     "flag": 0.8,
     "scale": 0.7,
+    "job": 0.7,
     "merge": 0.4,
 }
 PLACE_WEIGHTS = {

@@ -54,5 +54,7 @@ FAMILY_OF: Mapping[str, str] = {
 }
 OF_NODES = frozenset(fact.name for fact in NODES)
 OF_PROVIDERS = frozenset(fact.name for fact in PROVIDERS)
+OF_USERS = frozenset({"takes_over_database"})
+"""Their subject uses what the affected service is, such as a job a database."""
 OF_NAMESPACES = frozenset(fact.name for fact in LIMITS)
 """Their subject is the namespace, whichever service is refused."""

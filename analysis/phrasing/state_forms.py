@@ -66,6 +66,8 @@ _CLAUSES: Mapping[str, str] = {
     "selector_matches_nothing": "{{whose}} Service selects pods with {detail}, and there are none",
     "probe_misconfigured": "{{whose}} probe asks {detail}, which it does not serve",
     "crash_loop": "{{who}} keeps crashing ({detail})",
+    "takes_over_database": "{{who}} takes {detail}",
+    "taken_over_by_user": "{detail}",
 }
 """By fact. The detail is the connector's value, or what the fact's reader finds in it."""
 

@@ -47,7 +47,12 @@ MAX_REPORTS = 2
 MAX_CAUSES = 3
 MAX_TROUBLES = 5
 ORDINALS = ("Second", "Third", "Fourth", "Fifth", "Sixth", "Seventh", "Eighth", "Ninth", "Tenth")
-CHANGES = {"config": "config change", "flag": "flag change", "scale": "change of scale"}
+CHANGES = {
+    "config": "config change",
+    "flag": "flag change",
+    "scale": "change of scale",
+    "job": "run of a job",
+}
 
 Outcome = Literal[
     "holds again", "does not show", "cannot be tested", "marked wrong", "named no cause"

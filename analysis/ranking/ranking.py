@@ -46,8 +46,10 @@ CHANGE_STEPS = {
     "scale": "Undo scaling {change} of {service}.",
     "migration": "Revert migration {change} of {service}, if that loses no data.",
     "merge": "Revert {change} of {service}.",
+    "job": "Stop {service}, then run it at another time or more slowly.",
 }
-"""By kind of change. Kubernetes, feature flags and migration tools each have their own way back."""
+"""By kind of change. Kubernetes, feature flags and migration tools have their own ways back, and a
+job that runs has none."""
 PART_STEP = "Take {kind} {names} of {{subject}} out of traffic, and compare it with the others."
 _NO_CHANGE = frozenset(cause.name for cause in WITHOUT_CHANGE)
 _RANKS = re.compile(r"ranks? \d")

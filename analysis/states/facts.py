@@ -15,6 +15,7 @@ from faultline.analysis.kinds.state_faults import (
     OF_NAMESPACES,
     OF_NODES,
     OF_PROVIDERS,
+    OF_USERS,
     STATE_FAULTS,
 )
 from faultline.analysis.vocabulary import Finding
@@ -151,9 +152,9 @@ def _services_by_object(facts: Iterable[StateFact]) -> Mapping[str, set[str]]:
 
 
 def _subject(fact: StateFact, services: Mapping[str, set[str]]) -> str:
-    """What the fact accuses: the node, the provider, the namespace, or the service that the object
-    belongs to. An object of several services, or of none, is accused itself."""
-    if fact.fault.name in OF_NODES or fact.fault.name in OF_PROVIDERS:
+    """What the fact accuses: the node, the provider, the user, the namespace, or the service that
+    the object belongs to. An object of several services, or of none, is accused itself."""
+    if fact.fault.name in OF_NODES | OF_PROVIDERS | OF_USERS:
         return fact.name
     if fact.fault.name in OF_NAMESPACES:
         return f"namespace/{fact.namespace or fact.name}"

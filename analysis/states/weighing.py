@@ -16,7 +16,13 @@ from faultline.analysis.kinds.cluster_faults import VOLUMES
 from faultline.analysis.kinds.finding_details import StateFactDetails
 from faultline.analysis.kinds.finding_kinds import STATE_KINDS, UPSTREAM_INCIDENT
 from faultline.analysis.kinds.state_fault import Depth
-from faultline.analysis.kinds.state_faults import FAMILY_OF, OF_NAMESPACES, OF_NODES, OF_PROVIDERS
+from faultline.analysis.kinds.state_faults import (
+    FAMILY_OF,
+    OF_NAMESPACES,
+    OF_NODES,
+    OF_PROVIDERS,
+    OF_USERS,
+)
 from faultline.analysis.states.facts import (
     FactGroup,
     StateFact,
@@ -57,7 +63,7 @@ STRANGERS = 0.3
 itself and nothing says that it calls them."""
 _ERROR_LEVELS = ("error", "fatal", "critical")
 MOST_ERRORS = 200
-_SHARED = OF_NODES | OF_NAMESPACES | frozenset(fault.name for fault in VOLUMES)
+_SHARED = OF_NODES | OF_NAMESPACES | OF_USERS | frozenset(fault.name for fault in VOLUMES)
 """What several services may use, so that its trouble is not the alerting service's by itself."""
 _MISSING = frozenset(
     {

@@ -26,6 +26,7 @@ RUNS_IN = (
     "zone",
     "availability_zone",
     "cloud.availability_zone",
+    "topology_kubernetes_io_zone",
     "region",
     "cloud.region",
     "cluster",

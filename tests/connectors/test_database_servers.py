@@ -40,6 +40,7 @@ CREATE TABLE mysql.gtid_slave_pos (
 needed."""
 OPEN = (
     "--skip-grant-tables",
+    "--userstat=1",
     f"--max-connections={MOST}",
     # A client that has not logged in has a connection for so long.
     "--connect-timeout=600",
@@ -111,6 +112,8 @@ def _exporter_of_mariadb(running: Programs, database: str, port: int) -> Scraped
     running.start(
         debian_program("prometheus-mysqld-exporter"),
         f"--web.listen-address=127.0.0.1:{listens}",
+        "--collect.info_schema.processlist",
+        "--collect.info_schema.userstats",
         env={"DATA_SOURCE_NAME": f"root@tcp(127.0.0.1:{port})/"},
     )
     return Scraped(f"{database}-exporter", listens)

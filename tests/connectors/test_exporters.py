@@ -112,7 +112,8 @@ def test_no_query_about_exporters_was_refused(collected: Collected) -> None:
 
 
 NOT_EVERYWHERE = {
-    "redis_exporter": set(),
+    # Told with `--export-client-list` alone.
+    "redis_exporter": {"redis_connected_clients_details"},
     # A kernel without pressure stall information, or that tracks no connections.
     "node_exporter": {
         "node_nf_conntrack_entries",

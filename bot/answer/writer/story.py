@@ -81,6 +81,8 @@ _MERE_SYMPTOMS = _FAILURES | {LATENCY.name}
 _TICKET = re.compile(r"[A-Z][A-Z0-9]*-\d+")
 """A title that is only a ticket's key says nothing."""
 _DONE_TO_A_SERVICE = frozenset({"deploy", "scale", "merge", "migration"})
+_BEGINNINGS = {"job": "start"}
+"""Kinds that bring no version and whose title is no name."""
 _LONG_TITLE = 48
 """A longer title is no name: it stands with the evidence."""
 
@@ -197,6 +199,8 @@ def change_by_title(
     change “update pool sizes” of cart"; None where it has neither."""
     details = ChangeDetails.of(change)
     kind = (details.change_kind if details else None) or change.signal or "change"
+    if kind in _BEGINNINGS:
+        return say("{kind} of {it}", kind=_BEGINNINGS[kind], it=name(change.subject))
     prefix = f"{_KINDS.get(kind, kind)} " if with_kind else ""
     step = step_of(change)
     if step.after and (kind != "scale" or step.before):

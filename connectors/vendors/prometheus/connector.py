@@ -33,6 +33,7 @@ from faultline.connectors.shared.rows.log_windows import merged
 from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
 from faultline.connectors.vendors.prometheus import PrometheusSettings, promql
+from faultline.connectors.vendors.prometheus.batch_jobs import BatchJob, read_jobs
 from faultline.connectors.vendors.prometheus.bounded_answers import answer_of
 from faultline.connectors.vendors.prometheus.custom_queries import check_custom
 from faultline.connectors.vendors.prometheus.evidence_items import EvidenceItems, state_table
@@ -76,6 +77,7 @@ from faultline.connectors.vendors.prometheus.service_calls import (
     call_rows,
 )
 from faultline.connectors.vendors.prometheus.service_survey import survey
+from faultline.connectors.vendors.prometheus.store_users import UserCatalogue, add_store_users
 from faultline.connectors.vendors.prometheus.templates import JOB_NAME, SCRAPE_JOBS
 from faultline.connectors.vendors.prometheus.workload_changes import LOOKBACK, WorkloadChanges
 
@@ -172,16 +174,23 @@ class PrometheusConnector:
             states = await self._states(api, names, answers.beneath, scope, spans, services)
             selections = [
                 *answers.selections,
-                *(answer.selection for answer in answers.beneath if not answer.beyond_only),
+                *(
+                    answer.selection
+                    for answer in answers.beneath
+                    if answer.metric.series and not answer.beyond_only
+                ),
             ]
             named_services = {*_named_by_themselves(selections), *scope.services}
-            book, changes = await asyncio.gather(
+            book, (changes, jobs) = await asyncio.gather(
                 address_book(
                     api, names, request.alert, named_services, calls, scope.incident, self._aliases
                 ),
                 self._changes(api, names, request, {*services, *named_services}, spans),
             )
-        topology = call_rows(calls, book, made.link).collected()
+        known_calls = call_rows(calls, book, made.link)
+        store_users = UserCatalogue.of({*services, *named_services}, jobs)
+        states += add_store_users(answers.beneath, store_users, scope.incident, known_calls, made)
+        topology = known_calls.collected()
         selections += about_callees(figures, book)
         metrics, rows = metrics_table(selections, scope.services, self.limits.max_rows)
         states += changes.states
@@ -236,6 +245,7 @@ class PrometheusConnector:
             )
             in_parts = [PrometheusSelection(part) for part in parts]
             await ask_all(api, in_parts, scope, spans, self._choice.step_s)
+            await place_parts(api, names, in_parts, scope.incident)
         selections += in_parts
         if namespace:
             keep_namespace(selections, namespace)
@@ -255,8 +265,8 @@ class PrometheusConnector:
         request: Request,
         services: Collection[str],
         spans: Sequence[Window],
-    ) -> WorkloadChanges:
-        """What changed, where metrics show it."""
+    ) -> tuple[WorkloadChanges, list[BatchJob]]:
+        """What changed, where metrics show it, and the jobs that there are."""
         incident = request.scope.incident
         start = min(spans[0].start, incident.start - LOOKBACK)
         changes = WorkloadChanges(
@@ -270,8 +280,9 @@ class PrometheusConnector:
             EvidenceItems(self._http.base_url, spans),
         )
         await changes.read()
+        jobs = await read_jobs(changes)
         await read_releases(changes, (self._choice.service_label,))
-        return changes
+        return changes, jobs
 
     async def callees_of(self, alert: Alert, scope: Scope) -> tuple[str, ...]:
         """The callees of the alert's service, by the metrics that name both sides."""

@@ -65,7 +65,7 @@ def in_trouble(
     asked."""
     troubles: list[OwnerInTrouble] = []
     for answer in answers:
-        if answer.metric.beyond is None:
+        if answer.metric.beyond is None or answer.metric.users:
             continue
         owners = []
         answer_series = answer.selection.series

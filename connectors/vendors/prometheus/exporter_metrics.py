@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Literal
@@ -14,6 +15,7 @@ from pydantic import Field, model_validator
 from faultline.analysis.kinds.signals import classify, is_bad, is_headroom
 from faultline.analysis.kinds.state_faults import STATE_FAULTS
 from faultline.connectors.shared.settings.settings_types import Section
+from faultline.connectors.vendors.prometheus.promql import spelt
 from faultline.connectors.vendors.prometheus.templates import is_plain
 
 FILE = Path(__file__).with_name("exporter_metrics.toml")
@@ -66,6 +68,12 @@ class ExporterMetric(Section):
     says: str = ""
     """How the fact is worded: `{value}`, `{percent}`, `{left}` (of days) or a label of the
     result."""
+    users: tuple[str, ...] = ()
+    """Labels that name whoever uses the owner, the most telling first. The entry then measures each
+    user: one that takes the owner over, with at least `beyond`, is a fact."""
+    demand: str = ""
+    """The signal of the entry that counts what each user asks for. Who asks for no more and takes
+    longer waits for others."""
     kind: str = ""
     """What the object of the fact is. Empty: by its owner."""
     source: str = ""
@@ -102,7 +110,9 @@ class ExporterMetric(Section):
             return "fact and beyond are given together"
         if self.fact is not None and self.fact not in STATE_FAULTS:
             return f"no fact is called {self.fact!r} (docs/case-folder.md lists them)"
-        if self.fact is None and not self.series:
+        if self.users and self.series:
+            return "with users, series is false"
+        if self.fact is None and not self.series and not self.users:
             return "without a series and without a fact it says nothing"
         return None
 
@@ -120,6 +130,18 @@ class ExporterMetric(Section):
     def object_kind(self) -> str:
         """What the object of its fact is."""
         return self.kind or OBJECTS[self.owner]
+
+    def user_labels(self, labels: Iterable[str]) -> list[str]:
+        """How the labels of users are spelt among these, as far as they are there."""
+        label_spellings = spelt(labels)
+        spellings = []
+        for label in self.users:
+            # Where the target has a label `user` too, the exporter's is renamed (`honor_labels`).
+            for name in (f"exported_{label}", label):
+                if name in label_spellings:
+                    spellings.append(label_spellings[name])
+                    break
+        return spellings
 
     def is_beyond(self, value: float) -> bool:
         """Whether the value is trouble."""

@@ -51,6 +51,7 @@ from faultline.connectors.vendors.prometheus.templates import PromTemplate
 MOST_OWNERS = 50
 """Nodes, databases, queues: of more only those beyond a threshold are asked."""
 UNKNOWN_OWNERS = 1_000_000
+USERS_OF_STORE = 10
 MOST_POINTS, MOST_POINTS_OF_SERVICES = 12_000, 30_000
 """Points of one signal in one window; of more owners each has fewer. Twenty signals of a hundred
 services are then half of what a connector may read."""
@@ -215,33 +216,54 @@ class ExporterQueries:
         for metric in exporter.metrics:
             of_services = metric.owner in _OF_SERVICES
             most = self.choice.all_services if of_services else MOST_OWNERS
-            services = scope.services if of_services and exporter.owners > most else ()
-            beyond_only = not metric.series or (not of_services and exporter.owners > most)
-            if beyond_only and metric.fact is None:
+            has_too_many = exporter.owners > most
+            services = scope.services if of_services and has_too_many else ()
+            users = metric.user_labels(exporter.labels)
+            if metric.users:
+                # Not every version of an exporter says who the users are.
+                beyond_only, is_asked = False, bool(users) and not has_too_many
+            else:
+                beyond_only = not metric.series or (has_too_many and not of_services)
+                is_asked = not beyond_only or metric.fact is not None
+            if not is_asked:
                 continue
             owners = len(services) or exporter.owners
             points = _points(owners, of_services=of_services, beyond_only=beyond_only)
-            # No event may fall between two steps.
-            range_s = max(self.choice.range_s(exporter.every_s), spans[-1].seconds / points)
-            template, namespace = self._template(metric, by_address=exporter.by_address), ""
-            if of_services and "namespace" in place:
-                namespace = namespace_label(template, exporter.labels, self.choice.service_label)
-            query = build(
-                template,
-                exporter.labels,
-                self.choice.service_label,
-                services,
-                None,
-                range_s,
-                place_labels(place, exporter.labels),
-                namespace=namespace,
+            query = self._query(
+                metric, exporter, services, place, users, spans[-1].seconds / points
             )
             if query is not None:
                 query = replace(query, every_s=exporter.every_s, is_extra=True)
-                expected = 1 if beyond_only else owners
+                expected = 1 if beyond_only else owners * (USERS_OF_STORE if users else 1)
                 yield ExporterAnswer(
                     metric, PrometheusSelection(query), beyond_only, points, expected
                 )
+
+    def _query(
+        self,
+        metric: ExporterMetric,
+        exporter: _Exporter,
+        services: Sequence[str],
+        place: Mapping[str, str],
+        users: Sequence[str],
+        step_s: float,
+    ) -> PromQuery | None:
+        # No event may fall between two steps.
+        range_s = max(self.choice.range_s(exporter.every_s), step_s)
+        template, namespace = self._template(metric, by_address=exporter.by_address), ""
+        if metric.owner in _OF_SERVICES and "namespace" in place:
+            namespace = namespace_label(template, exporter.labels, self.choice.service_label)
+        return build(
+            template,
+            exporter.labels,
+            self.choice.service_label,
+            services,
+            None,
+            range_s,
+            place_labels(place, exporter.labels),
+            users,
+            namespace=namespace,
+        )
 
     def _template(self, metric: ExporterMetric, *, by_address: bool = False) -> PromTemplate:
         named_by, pattern = metric.named_by, metric.name_pattern

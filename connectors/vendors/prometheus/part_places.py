@@ -28,28 +28,41 @@ async def place_parts(
     selections: Iterable[PrometheusSelection],
     window: Window,
 ) -> None:
-    """Give the series of pods, or of what is scraped at a pod's address, the node and the zone."""
+    """Give the series of pods, or of what is scraped at a pod's name or address, the node and the
+    zone."""
     by_part: dict[str, list[PrometheusSeries]] = defaultdict(list)
-    label = "pod_ip"
     for selection in selections:
         for series in selection.series:
-            pod = series.metric.get("pod")
-            label = "pod" if pod else label
-            by_part[pod or without_port(series.metric.get("instance", ""))].append(series)
+            part = series.metric.get("pod") or without_port(series.metric.get("instance", ""))
+            by_part[part].append(series)
     pattern = names_pattern(sorted(by_part))
     if PODS not in names or not by_part or len(pattern) > LONGEST_MATCHER:
         return
-    pods = f'last_over_time({PODS}{{{label}=~"{pattern}"}}[{duration(round(window.seconds))}])'
-    zones = f'group by (node, {ZONE}) ({NODES}{{{ZONE}!=""}})'
+    # Where its target has such labels too, Prometheus renames the exporter's (`honor_labels`).
+    by = "pod, exported_pod, pod_ip, node, exported_node"
+    over = duration(round(window.seconds))
+    pods = " or ".join(
+        f'last_over_time({PODS}{{{label}=~"{pattern}"}}[{over}])'
+        for label in ("pod", "exported_pod", "pod_ip")
+    )
+    zones = (
+        f'group by (node, exported_node, {ZONE}) (last_over_time({NODES}{{{ZONE}!=""}}[{over}]))'
+    )
     try:
-        placed = await api.instant(f"group by ({label}, node) ({pods})", window.end)
+        placed = await api.instant(f"group by ({by}) ({pods})", window.end)
         zoned = await api.instant(zones, window.end) if NODES in names else []
     except FaultlineError:
         # Without a place a pod is still a part.
         return
-    zone_by_node = {node.metric.get("node"): node.metric.get(ZONE) for node in zoned}
-    for pod_info in placed:
-        node = pod_info.metric.get("node", "")
-        places = {"node": node, "zone": zone_by_node.get(node)}
-        for series in by_part.get(pod_info.metric.get(label, ""), ()):
-            series.metric.update({name: place for name, place in places.items() if place})
+    zone_by_node = {
+        node.metric.get("exported_node", node.metric.get("node", "")): node.metric[ZONE]
+        for node in zoned
+    }
+    for labels in (pod_info.metric for pod_info in placed):
+        name = labels.get("exported_node", labels.get("node", ""))
+        places = {"node": name}
+        if name in zone_by_node:
+            places["zone"] = zone_by_node[name]
+        pod = labels.get("exported_pod", labels.get("pod", ""))
+        for series in (*by_part.get(pod, ()), *by_part.get(labels.get("pod_ip", ""), ())):
+            series.metric.update(places)

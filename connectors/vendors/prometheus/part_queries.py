@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 
 from faultline.analysis.errors import FaultlineError
 from faultline.analysis.kinds.signals import PART_LABELS
@@ -23,6 +24,7 @@ MOST_SERVICES = 5
 """The alert's own come first in a scope."""
 MOST_PARTS = 60
 """Of all these services together; where there are more, that label splits nothing."""
+LATELY = timedelta(minutes=10)
 
 
 async def part_queries(
@@ -93,8 +95,11 @@ def _telling(
 
 
 async def _parts(api: PrometheusApi, query: PromQuery, span: Window) -> int:
-    """How many parts there were at the end of the incident; none if unknown."""
+    """How many parts there were lately in the incident; none if unknown."""
+    # The latest samples may not have arrived yet, as with remote write.
+    latest = Window(start=max(span.start, span.end - LATELY), end=span.end)
     try:
-        return len(await api.instant(query.promql, span.end))
+        answer = await api.range(query.promql, latest, LATELY.total_seconds() / 5)
     except FaultlineError:
         return 0
+    return len(answer.data.result)

@@ -177,7 +177,7 @@ class WorkloadChanges:
     async def _read_scalers(self) -> None:
         if SCALERS not in self.names:
             return
-        space = await self._spelling(SCALERS, "namespace")
+        space = await self.spelling(SCALERS, "namespace")
         target = "scaletargetref_kind", "scaletargetref_name", "horizontalpodautoscaler"
         where = await self.where(SCALERS)
         text = f"group by ({', '.join((space, *target))}) ({SCALERS}{{{where}}})"
@@ -191,7 +191,7 @@ class WorkloadChanges:
         if IMAGES not in self.names or PODS not in self.names:
             return []
         space, pod, container = [
-            await self._spelling(IMAGES, label) for label in ("namespace", "pod", "container")
+            await self.spelling(IMAGES, label) for label in ("namespace", "pod", "container")
         ]
         # The image of the status is empty until it is pulled.
         image = "image_spec" if "image_spec" in await self.labels_of(IMAGES) else "image"
@@ -225,7 +225,7 @@ class WorkloadChanges:
         """When the values of a metric changed, by namespace and object."""
         if not metric or metric not in self.names:
             return []
-        space = await self._spelling(metric, "namespace")
+        space = await self.spelling(metric, "namespace")
         where = await self.where(metric)
         inside = f"{metric}{{{where}}}[{round(self.window.seconds)}s]"
         by = f"{space}, {label}"
@@ -253,7 +253,7 @@ class WorkloadChanges:
     async def _first_pod(self, rollout: Rollout) -> datetime:
         """When the first of the new pods was made."""
         metric = CREATED if CREATED in self.names else IMAGES
-        space, pod = [await self._spelling(metric, label) for label in ("namespace", "pod")]
+        space, pod = [await self.spelling(metric, label) for label in ("namespace", "pod")]
         # An owner's name cannot hold a quote, yet a label of a foreign exporter may.
         there = f'{pod}=~"{names_pattern([rollout.owner])}-.+"'
         where = f'{space}="{quoted(rollout.workload.namespace)}", {there}'
@@ -289,7 +289,7 @@ class WorkloadChanges:
             self._labels[metric] = spelt(await self.api.labels_of([metric], [self.window]))
         return self._labels[metric]
 
-    async def _spelling(self, metric: str, label: str) -> str:
+    async def spelling(self, metric: str, label: str) -> str:
         """The label under which the exporter's own value is: Prometheus renames it where the target
         has one of that name (`honor_labels`)."""
         labels = await self.labels_of(metric)
