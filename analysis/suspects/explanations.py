@@ -73,9 +73,12 @@ def weigh_suspects(
             out[names.get(finding.subject, finding.subject)].append(finding)
     loud = _loudest(dict(sorted(out.items())), always)
     suspects = _suspects(loud, findings, alert)
-    scores = {subject: _inherent_score(suspect) for subject, suspect in suspects.items()}
+    inherent_scores = {}
+    for subject, suspect in suspects.items():
+        inherent = [score for name, score in suspect.scores.items() if fault_kind(name).inherent]
+        inherent_scores[subject] = _joined(inherent)
     discount_not_propagated(suspects, topology, measures, alert)
-    discount_symptoms(suspects, scores, topology, measures)
+    discount_symptoms(suspects, inherent_scores, topology, measures)
     discount_load(suspects, topology)
     for suspect in suspects.values():
         suspect.score = _joined(suspect.scores.values())
@@ -190,12 +193,6 @@ def _suspect(
         suspect.raw_scores[name] = fault_kind(name).weight * together
     suspect.scores = dict(suspect.raw_scores)
     return suspect
-
-
-def _inherent_score(suspect: Suspect) -> float:
-    """What speaks for the faults that it has by itself."""
-    scores = [score for name, score in suspect.scores.items() if fault_kind(name).inherent]
-    return _joined(scores)
 
 
 def _relevance(finding: Finding, fault: FaultKind, alert_class: SignalClass | None) -> float:

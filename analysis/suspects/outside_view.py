@@ -102,6 +102,9 @@ def _calls_into(
         numbers["lines"] = float(named)
     if len(callers) > 2:
         numbers["others"] = float(len(callers) - 1)
+    series = {"table": "metrics" if measured else "logs", "service": worst.service}
+    if measured:
+        series["signal"] = worst.signal
     return Finding(
         id="",
         kind=CALLS_INTO.name,
@@ -113,7 +116,7 @@ def _calls_into(
         sentence=f"{phrase}.",
         numbers=numbers,
         evidence=evidence,
-        series=_series(worst, callee, measured=bool(measured)),
+        series=series,
         details=details,
     )
 
@@ -152,12 +155,6 @@ def _measured(
     }
     numbers = {"calls_before": pair[0], "calls": pair[1]}
     return numbers, text, details.model_copy(update=update)
-
-
-def _series(worst: Deviation, callee: str, *, measured: bool) -> dict[str, str]:
-    if not measured:
-        return {"table": "logs", "service": worst.service}
-    return {"table": "metrics", "service": worst.service, "signal": worst.signal}
 
 
 def more_calls(case: Case, observation: Observed) -> list[Finding]:
