@@ -83,9 +83,7 @@ def _calls_into(
         return None
     named = sum(count for _, _, count in lines)
     callers = tuple(dict.fromkeys(deviation.service for deviation, _ in every))
-    evidence = case.evidence_ids("metrics") if measured else ()
-    if lines:
-        evidence += case.evidence_ids("logs")
+    tables = [name for name, seen in (("metrics", measured), ("logs", lines)) if seen]
     who = " and ".join(plain(caller) for caller in callers[:2])
     if len(callers) > 2:
         who = f"{plain(callers[0])} and {counted(len(callers) - 1, 'other service')}"
@@ -102,20 +100,21 @@ def _calls_into(
         numbers["lines"] = float(named)
     if len(callers) > 2:
         numbers["others"] = float(len(callers) - 1)
-    series = {"table": "metrics" if measured else "logs", "service": worst.service}
+    signal = worst.signal if measured else "logs"
+    series = {"table": tables[0], "service": worst.service}
     if measured:
-        series["signal"] = worst.signal
+        series["signal"] = signal
     return Finding(
         id="",
         kind=CALLS_INTO.name,
         subject=callee,
-        signal="logs" if not measured else worst.signal,
+        signal=signal,
         onset=onset_of(worst),
         onset_uncertainty_s=step_s(worst),
         strength=round(min(1.0, strength), 4),
         sentence=f"{phrase}.",
         numbers=numbers,
-        evidence=evidence,
+        evidence=tuple(id_ for name in tables for id_ in case.evidence_ids(name)),
         series=series,
         details=details,
     )
