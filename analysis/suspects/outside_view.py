@@ -83,7 +83,9 @@ def _calls_into(
         return None
     named = sum(count for _, _, count in lines)
     callers = tuple(dict.fromkeys(deviation.service for deviation, _ in every))
-    tables = [name for name, seen in (("metrics", measured), ("logs", lines)) if seen]
+    evidence = case.evidence_ids("metrics") if measured else ()
+    if lines:
+        evidence += case.evidence_ids("logs")
     who = " and ".join(plain(caller) for caller in callers[:2])
     if len(callers) > 2:
         who = f"{plain(callers[0])} and {counted(len(callers) - 1, 'other service')}"
@@ -100,22 +102,18 @@ def _calls_into(
         numbers["lines"] = float(named)
     if len(callers) > 2:
         numbers["others"] = float(len(callers) - 1)
-    signal = worst.signal if measured else "logs"
-    series = {"table": tables[0], "service": worst.service}
-    if measured:
-        series["signal"] = signal
     return Finding(
         id="",
         kind=CALLS_INTO.name,
         subject=callee,
-        signal=signal,
+        signal="logs" if not measured else worst.signal,
         onset=onset_of(worst),
         onset_uncertainty_s=step_s(worst),
         strength=round(min(1.0, strength), 4),
         sentence=f"{phrase}.",
         numbers=numbers,
-        evidence=tuple(id_ for name in tables for id_ in case.evidence_ids(name)),
-        series=series,
+        evidence=evidence,
+        series=_series(worst, callee, measured=bool(measured)),
         details=details,
     )
 
@@ -154,6 +152,12 @@ def _measured(
     }
     numbers = {"calls_before": pair[0], "calls": pair[1]}
     return numbers, text, details.model_copy(update=update)
+
+
+def _series(worst: Deviation, callee: str, *, measured: bool) -> dict[str, str]:
+    if not measured:
+        return {"table": "logs", "service": worst.service}
+    return {"table": "metrics", "service": worst.service, "signal": worst.signal}
 
 
 def more_calls(case: Case, observation: Observed) -> list[Finding]:
