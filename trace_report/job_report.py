@@ -239,7 +239,10 @@ def _summary(report: JobReport) -> dict[str, Any]:
         "events": sum(line.events for line in lines),
         "mfu_percent": None if (mfu := report.mfu_percent) is None else round(mfu, 2),
         "diagnoses": dict(severities),
-        "step_ms": {str(rank): _rounded(parts) for rank, parts in report.step_parts.items()},
+        "step_ms": {
+            str(rank): {name: round(ms, 3) for name, ms in parts.items()}
+            for rank, parts in report.step_parts.items()
+        },
     }
 
 
@@ -272,10 +275,6 @@ def rows_of_job(report: JobReport) -> dict[str, list[dict[str, Any]]]:
         for row in rows:
             timeline.append({"file": file, **row})
     return by_analysis
-
-
-def _rounded(parts: dict[str, float]) -> dict[str, float]:
-    return {name: round(ms, 3) for name, ms in parts.items()}
 
 
 def _count(number: int, what: str) -> str:

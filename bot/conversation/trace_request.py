@@ -251,7 +251,7 @@ def about_trace(answer: AnswerText, question: str) -> AnswerText:
     if request.kind in _STEPS:
         steps = tuple(line for line in answer.lines if line.bold == DO)
         return _excerpt("The trace report recommends:", steps, answer)
-    lines = [line for line in answer.lines if stems & _stems(line.text)]
+    lines = [line for line in answer.lines if stems & {_stem(word) for word in words(line.text)}]
     if lines:
         return _excerpt("From the trace report:", tuple(lines), answer)
     if request.kind is RequestKind.UNKNOWN:
@@ -267,10 +267,6 @@ def _excerpt(opening: str, lines: tuple[AnswerLine, ...], answer: AnswerText) ->
     if not lines:
         return AnswerText(lead="The trace report recommends nothing.", lines=answer.lines[:3])
     return AnswerText(lead=opening, lines=lines, more=answer.more)
-
-
-def _stems(text: str) -> set[str]:
-    return {_stem(word) for word in words(text)}
 
 
 def _stem(word: str) -> str:

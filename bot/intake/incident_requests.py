@@ -77,16 +77,12 @@ def arrival_of(request: IncidentRequest, settings: Settings, now: datetime) -> A
         service=service,
         service_from="the question" if service else None,
         labels={
-            **_labels(request.places),
+            **{single_line(name): single_line(place) for name, place in request.places.items()},
             "fingerprint": f"{QUESTION_PREFIX}{request.door}:{request.key}",
         },
     )
     delivery = Delivery(request.door, request.key)
     return Arrival(alert=alert, delivery=delivery, question=text, by_person=True)
-
-
-def _labels(places: Mapping[str, str]) -> dict[str, str]:
-    return {single_line(name): single_line(value) for name, value in places.items()}
 
 
 def since_in(text: str, now: datetime, zone: tzinfo = UTC) -> datetime | None:

@@ -130,7 +130,10 @@ class TeamsCommands:
             service=service,
             service_from=service_from,
             summary=about.alert.title if about else None,
-            labels={**_labels(about), "fingerprint": f"{QUESTION_PREFIX}{SOURCE}:{name}"},
+            labels={
+                **(about.alert.labels if about else {}),
+                "fingerprint": f"{QUESTION_PREFIX}{SOURCE}:{name}",
+            },
         )
         reply_to = ReplyTo(other_addresses={self._store.target: activity.conversation.id})
         delivery = Delivery(SOURCE, name)
@@ -189,10 +192,6 @@ def _act(command: Command) -> Act:
     if command.kind in ("question", "explain"):
         return "ask"
     return "mute" if command.kind in ("quiet", "listen") else "read"
-
-
-def _labels(about: StoredInvestigation | None) -> dict[str, str]:
-    return dict(about.alert.labels) if about else {}
 
 
 def _handover_lines(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from faultline.analysis.vocabulary import Claim, Evidence, Finding, Guidance, Section
+from faultline.analysis.vocabulary import Claim, Evidence, Finding, Section
 from faultline.bot.answer.guidance import guidance_text
 from faultline.bot.answer.lines import INFERRED, SECOND_OPINION
 from faultline.bot.answer.view import AnswerView
@@ -28,7 +28,10 @@ def to_markdown(view: AnswerView) -> str:
         _section(INFERRED, _claims(view.section(Section.INFERRED), view)),
         _section("Ruled out", _claims(view.section(Section.CHECKED), view)),
         _section("Earlier", _claims(view.remembered, view)),
-        _section("What runbooks say", (f"- {_guidance(line)}" for line in view.guidance)),
+        _section(
+            "What runbooks say",
+            (f"- {shown(guidance_text(line))}{opened(line.url)}" for line in view.guidance),
+        ),
         _section("To tell the first two causes apart", lines),
         _section("What is missing", (f"- {shown(m)}" for m in view.missing)),
         _causes(view),
@@ -66,16 +69,12 @@ def _claims(claims: Iterable[Claim], view: AnswerView) -> Iterable[str]:
 
 def _causes(view: AnswerView) -> list[str]:
     rows = [
-        f"| {c.rank} | {shown(c.subject)} | {_words(c.kind)} | {c.confidence:.0%} | "
-        f"{shown(c.summary)} |"
+        f"| {c.rank} | {shown(c.subject)} | {shown(c.kind.replace('_', ' '))} | "
+        f"{c.confidence:.0%} | {shown(c.summary)} |"
         for c in view.causes
     ]
     head = ["## Causes", "", "| | subject | kind | confidence | why |", "|---|---|---|---|---|"]
     return [*head, *rows] if rows else []
-
-
-def _words(kind: str) -> str:
-    return shown(kind.replace("_", " "))
 
 
 def _section(title: str, lines: Iterable[str]) -> list[str]:
@@ -92,10 +91,6 @@ def _claim(claim: Claim, view: AnswerView) -> str:
     ]
     ids = " ".join(f"[{shown(finding_id)}](#{finding_id.lower()})" for finding_id in cited)
     return f"{shown(claim.text)} {ids}".rstrip()
-
-
-def _guidance(line: Guidance) -> str:
-    return f"{shown(guidance_text(line))}{opened(line.url)}"
 
 
 def _finding(finding: Finding) -> str:

@@ -155,7 +155,8 @@ def slack_alert_failed_message(
         *status_lines(status, page_url),
         context(_footer(investigation), page_url),
     ]
-    return _message(_lines(lines, "warning"), rest, _plain(lines))
+    plain = _cut_escaped("\n".join(f"{line.label}: {line.text}" for line in lines))
+    return _message(_lines(lines, "warning"), rest, plain)
 
 
 def _opening(investigation: StoredInvestigation) -> Block:
@@ -361,10 +362,6 @@ def _cited(line: CitedLine) -> Block:
         elements += [text(" ")] if number else []
         elements.append(link(source_link.url, source_link.title))
     return section(*elements)
-
-
-def _plain(lines: Sequence[Line]) -> str:
-    return _cut_escaped("\n".join(f"{line.label}: {line.text}" for line in lines))
 
 
 def _plain_of(block: Block) -> str:
