@@ -28,7 +28,7 @@ from faultline.analysis.kinds.finding_details import FindingDetails
 from faultline.analysis.kinds.finding_kinds import details_model
 from faultline.analysis.kinds.signals import AlertQuery, SignalSource, WatchedSignal
 
-ChangeKind = Literal["deploy", "config", "flag", "scale", "migration", "merge", "job"]
+ChangeKind = Literal["deploy", "config", "flag", "scale", "migration", "merge", "job", "restart"]
 
 
 def _to_utc(value: Any) -> Any:

@@ -108,6 +108,7 @@ DELAYED_HALF_LIFE_MIN = 180.0
 """The same for what builds up: leaks, caches that expire, logs that fill a disk."""
 KIND_WEIGHTS = {
     "deploy": 1.0,
+    "restart": 1.0,
     "config": 1.0,
     "migration": 1.0,
     "flag": 0.8,

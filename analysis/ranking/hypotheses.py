@@ -52,6 +52,7 @@ CHANGES = {
     "flag": "flag change",
     "scale": "change of scale",
     "job": "run of a job",
+    "restart": "restart",
 }
 
 Outcome = Literal[

@@ -46,6 +46,7 @@ CHANGE_STEPS = {
     "scale": "Undo scaling {change} of {service}.",
     "migration": "Revert migration {change} of {service}, if that loses no data.",
     "merge": "Revert {change} of {service}.",
+    "restart": "Find out why all of {service} was started again, and what came with it.",
     "job": "Stop {service}, then run it at another time or more slowly.",
 }
 """By kind of change. Kubernetes, feature flags and migration tools have their own ways back, and a

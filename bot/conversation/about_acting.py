@@ -101,6 +101,8 @@ def _roll_back(answered: AnsweredCase, subject: Subject | None) -> AnswerText:
         how_back = (
             f"{command}; or deploy the version before it with your pipeline, or revert the commit"
         )
+    elif row["kind"] in ("job", "restart"):
+        how_back = "What has started cannot be taken back: stop the job, or look what came with it"
     else:
         how_back = (
             "Set it back where it was changed: in the configuration repository or the flag service"

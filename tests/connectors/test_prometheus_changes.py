@@ -141,3 +141,27 @@ def test_each_query_is_evidence(collection: Collected) -> None:
     queries = [item.query for item in collection.items if item.kind == "changes"]
     assert any("kube_pod_container_info" in query for query in queries)
     assert collection.missing == () or all(gap.kind != "changes" for gap in collection.missing)
+
+
+def test_processes_that_all_started_again_are_restarted_and_not_deployed(tmp_path: Path) -> None:
+    series = OpenMetrics()
+    for t in range(END - 4 * 3600, END, INTERVAL_S):
+        for number in range(2):
+            labels = f'job="cart",instance="10.0.0.{number}:8080"'
+            began = END - ROLLED_S + 9 * number if t >= END - ROLLED_S + 20 else END - 90_000
+            series.add("process_start_time_seconds", "gauge", labels, began, t)
+            sent = 5 * (t - END + 4 * 3600)
+            series.add("http_requests_total", "counter", f'{labels},code="200"', sent, t)
+    start = ALERT_AT - timedelta(minutes=30)
+    alert = Alert(source="alertmanager", title="cart fails", started_at=ALERT_AT, service="cart")
+    scope = Scope(
+        incident=Window(start=start, end=ALERT_AT + timedelta(seconds=30)),
+        baseline=(Window(start=start - timedelta(hours=2), end=start),),
+        services=("cart",),
+    )
+    with running_prometheus(tmp_path, series.finished()) as prometheus:
+        connector = PrometheusConnector(prometheus.url)
+        restarts = asyncio.run(collect_from(connector, Request(alert, scope, tmp_path)))
+    [row] = rows_of(restarts, "restart").to_dicts()
+    assert row["title"] == "All 2 processes of cart were started again"
+    assert rows_of(restarts, "deploy").is_empty()

@@ -80,3 +80,12 @@ def test_several_reports_of_one_rollout_are_one_change_and_two_rollouts_stay_two
 
 def test_without_reports_the_rollouts_stand() -> None:
     assert with_joined_rollouts(table(rollout("2.3.1")), []).height == 1
+
+
+def test_a_restart_that_somebody_reports_as_a_deploy_is_that_deploy() -> None:
+    restart = row("payments start", -2, "All 3 processes of payments were started again")
+    report = row("v2.3.1", -1, "Deploy payments v2.3.1")
+    joined = with_joined_rollouts(table(restart | {"kind": "restart"}), [table(report)])
+    assert joined.select("id", "kind").rows() == [("v2.3.1", "deploy")]
+    alone = with_joined_rollouts(table(restart | {"kind": "restart"}), [table()])
+    assert alone["kind"].to_list() == ["restart"]

@@ -81,7 +81,7 @@ _MERE_SYMPTOMS = _FAILURES | {LATENCY.name}
 _TICKET = re.compile(r"[A-Z][A-Z0-9]*-\d+")
 """A title that is only a ticket's key says nothing."""
 _DONE_TO_A_SERVICE = frozenset({"deploy", "scale", "merge", "migration"})
-_BEGINNINGS = {"job": "start"}
+_BEGINNINGS = {"job": "start", "restart": "restart"}
 """Kinds that bring no version and whose title is no name."""
 _LONG_TITLE = 48
 """A longer title is no name: it stands with the evidence."""

@@ -27,7 +27,7 @@ that was rolled out twice within an hour is one change to who looks for a cause 
 AT_ONCE = timedelta(minutes=3)
 """Who scales a workload or writes a ConfigMap reports it at once; a scrape shows it a minute
 later."""
-JOINED = ("deploy", "scale", "config")
+JOINED = ("deploy", "restart", "scale", "config")
 SHORT_HASH = 7
 """Git's own abbreviation."""
 _VERSION = re.compile(r"(?<![\w.])v?(\d+(?:\.\d+)+(?:[-+][\w.]{1,40})?)(?![\w.]*\d)")
@@ -101,7 +101,9 @@ def with_joined_rollouts(
     frame = pl.concat(change_tables) if change_tables else cluster.clear()
     rollouts: dict[tuple[str, str], list[_Deploy]] = defaultdict(list)
     for row in _deploys(cluster):
-        rollouts[row["service"], row["kind"]].append(_Deploy(row, _rolled_out(row)))
+        # Metrics alone show a deploy as a restart; who reports it knows better.
+        kind = "deploy" if row["kind"] == "restart" else row["kind"]
+        rollouts[row["service"], kind].append(_Deploy(row, _rolled_out(row)))
     # Oldest first, so that the first report gives the row its id and title in every run.
     for row in _deploys(frame.sort("time")):
         named = NamedVersions.in_text(f"{row['id']} {row['title'] or ''}")
@@ -151,7 +153,7 @@ def _joined(rollout: _Deploy) -> dict[str, Any]:
     diffs = [change["diff"] for change in (row, first) if change["diff"]]
     title = first["title"] or first["id"]
     # Of a rollout the cluster says what differs.
-    if row["kind"] == "deploy":
+    if row["kind"] in ("deploy", "restart"):
         title = f"{title} ({row['title']})"
     return {
         **first,

@@ -208,15 +208,16 @@ async def read_starts(changes: WorkloadChanges, service_labels: Iterable[str]) -
         at = datetime.fromtimestamp(min(times), UTC)
         title = f"All {len(times)} processes of {short(name, 80)} were started again"
         identity = f"{short(name, 80)} start {at:%H:%M:%S}"
-        _add(changes, ChangeRow(at, service, "deploy", identity, title))
+        _add(changes, ChangeRow(at, service, "restart", identity, title))
         count += 1
     changes.add_item(text, count)
 
 
 def _add(changes: WorkloadChanges, row: ChangeRow) -> None:
-    """Add a deploy, unless it is known from another metric; then only what that lacks."""
+    """Add a deploy or a restart, unless it is known from another metric as a deploy; then only what
+    that lacks."""
     for number, other in enumerate(changes.rows):
-        same = (other.service, other.kind) == (row.service, row.kind)
+        same = (other.service, other.kind) == (row.service, "deploy")
         if same and abs(other.time - row.time) <= ROLLS_OUT_FOR + timedelta(minutes=1):
             changes.rows[number] = other._replace(
                 author=other.author or row.author,
