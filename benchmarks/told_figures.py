@@ -21,7 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from statistics import median
+from statistics import median, quantiles
 
 import httpx
 from proving_ground.plain.generator.incident import Incident
@@ -44,6 +44,9 @@ MINUTE_S = 60.0
 GREW = 1.25
 """What went on by a quarter of its move after the first minutes is told by where it went."""
 LEAST_POINTS = 3
+CHANCE = 0.25
+"""Share of their level that half of the points differ by: of a few failing requests in a quarter of
+an hour, the hours before say more."""
 RANGE = re.compile(r"\[(\d+)s[\]:]")
 NOTHING_WRONG = "nothing"
 
@@ -169,7 +172,14 @@ def _figures(
     end_s = case.scope.incident.end.timestamp()
     points = _points(prometheus, query, finding, (start.timestamp(), end_s), scrape_s)
     before = [value for at, value in points if onset - ASIDE <= at < onset]
+    if len(before) >= LEAST_POINTS and _is_chance(before):
+        before = [value for at, value in points if at < onset]
     steady = [(at, value) for at, value in points if at >= onset + blur_s]
+    if finding.details.recovered:
+        # Of what is over, the minutes speak in which it was not.
+        half = (finding.numbers["baseline"] + finding.numbers["incident"]) / 2
+        is_up = finding.details.direction != "down"
+        steady = [(at, value) for at, value in steady if (value > half) == is_up]
     after = [value for at, value in steady if at < onset + ASIDE]
     if min(len(before), len(after)) < LEAST_POINTS:
         return
@@ -183,6 +193,12 @@ def _figures(
         answers["ratio"] = reached / level
     for key, answered in answers.items():
         yield ToldFigure(name, finding.sentence, key, numbers[key], answered)
+
+
+def _is_chance(values: Sequence[float]) -> bool:
+    """Whether the points differ so much that a quarter of an hour of them tells no level."""
+    low, middle, high = quantiles(values)
+    return high - low > CHANCE * abs(middle)
 
 
 def _points(

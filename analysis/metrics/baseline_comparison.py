@@ -64,7 +64,7 @@ MIN_BEFORE = 10
 ASIDE_NS = 900_000_000_000
 """The size of a step is measured in the quarter hour on either side of it: what happens to a
 series hours before or after is not the step."""
-LEAST_ASIDE = 5
+LEAST_ASIDE = 8
 """Or in this many points, where they are rare."""
 WENT_ON = 1.25
 """What moved on by a quarter of its step, as a leak does, is told by where it went."""
@@ -143,6 +143,11 @@ def _compared(block: Block) -> SeriesComparison:
     points, searched = inside.sum(axis=1), in_window.sum(axis=1)
     sizes = (search.level - search.base.centre) / search.scale
     onset = likeliest_onset(search.deviations, sizes, search.cut, departure.last)
+    # An excursion may begin with points that are only just out of the noise. The step is that to
+    # the level which came of it.
+    level = _level_after(values, times, onset.at, search, search.base.centre)
+    steps = (level - search.base.centre) / search.scale
+    onset = likeliest_onset(search.deviations, steps, search.cut, departure.last)
     # Of what follows a curve, the level before is that just before the step.
     centre = np.where(
         curve.any(axis=1), _level_before(values, times, onset.at), search.base.centre

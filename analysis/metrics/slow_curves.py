@@ -28,7 +28,7 @@ BLOCKS = 8
 MOST_LEFT = 1.5
 """What is left of the baseline beside its curve is at most this many times the noise within an
 eighth of it. More is a step or a burst, which no curve explains."""
-SIGNIFICANT = 4.0
+SIGNIFICANT = 3.0
 """Standard errors from which a slope or a bend is more than chance."""
 STEEPEST = 0.5
 """Of the level in an hour. A sine of a day that swings by 60 % moves by a fifth."""
