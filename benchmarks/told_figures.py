@@ -41,8 +41,10 @@ ASIDE = 900.0
 """Seconds on either side of the onset of which the figures are taken to speak."""
 OFF = 0.1
 MINUTE_S = 60.0
+LAST_S = 300.0
 GREW = 1.25
-"""What went on by a quarter of its move after the first minutes is told by where it went."""
+"""What went on by a quarter of its move after the first minutes is told by where it went in the
+last ones."""
 LEAST_POINTS = 3
 CHANCE = 0.25
 """Share of their level that half of the points differ by: of a few failing requests in a quarter of
@@ -184,7 +186,7 @@ def _figures(
     if min(len(before), len(after)) < LEAST_POINTS:
         return
     level, reached = median(before), median(after)
-    last = median([value for _, value in steady][-len(after) :])
+    last = median([value for at, value in steady if at >= steady[-1][0] - LAST_S])
     if abs(last - level) > GREW * abs(reached - level):
         reached = last
     numbers = finding.numbers

@@ -68,6 +68,8 @@ LEAST_ASIDE = 8
 """Or in this many points, where they are rare."""
 WENT_ON = 1.25
 """What moved on by a quarter of its step, as a leak does, is told by where it went."""
+REACHED_NS = 300_000_000_000
+"""Where it went is what the last five minutes show."""
 PASSING = 0.5
 """What is back for most of the quarter hour after its onset comes in bursts: then all of the
 departure says how far they reach."""
@@ -205,7 +207,7 @@ def _level_after(
     begun, ended = _at(times, np.maximum(onset, 0)), _at(times, np.maximum(last, 0))
     forth, back = usable.cumsum(axis=1), usable[:, ::-1].cumsum(axis=1)[:, ::-1]
     first_minutes = (times <= (begun + ASIDE_NS)[:, None]) | (forth <= LEAST_ASIDE)
-    last_minutes = (times >= (ended - ASIDE_NS)[:, None]) | (back <= LEAST_ASIDE)
+    last_minutes = (times >= (ended - REACHED_NS)[:, None]) | (back <= LAST_POINTS)
     step, reached = _middle(values, usable & first_minutes), _middle(values, usable & last_minutes)
     side = np.where(search.departure.up, 1.0, -1.0)
     moved = side * (step - centre)

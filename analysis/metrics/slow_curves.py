@@ -32,6 +32,8 @@ SIGNIFICANT = 3.0
 """Standard errors from which a slope or a bend is more than chance."""
 STEEPEST = 0.5
 """Of the level in an hour. A sine of a day that swings by 60 % moves by a fifth."""
+FARTHEST = 0.5
+"""A curve is believed for half as long as it was seen; from there on it is level."""
 CLIP_SIGMAS = 4.0
 """Points farther from the curve pull it no more than this."""
 HOUR_NS = 3_600_000_000_000
@@ -53,6 +55,7 @@ def slow_curves(values: Floats, times: Ints, border: int, eligible: Bools) -> tu
     values, times, known = values[rows], times[rows], known[rows]
     began = np.where(known[:, border:], times[:, border:], np.iinfo(np.int64).max).min(axis=1)
     hours = np.where(known, (times - began[:, None]) / HOUR_NS, 0.0)
+    hours = np.minimum(hours, -FARTHEST * hours.min(axis=1, keepdims=True))
     fit = _Fit(values, hours, known, border)
     bent, bent_doubt, bent_significant = fit.of_degree(2)
     straight, straight_doubt, straight_significant = fit.of_degree(1)
