@@ -67,7 +67,7 @@ series hours before or after is not the step."""
 LEAST_ASIDE = 8
 """Or in this many points, where they are rare."""
 WENT_ON = 1.25
-"""What moved on by a quarter of its step, as a leak does, is told by where it went."""
+"""What moved on by a quarter of its step, as a leak does, is measured where it went."""
 REACHED_NS = 300_000_000_000
 """Where it went is what the last five minutes show."""
 PASSING = 0.5
@@ -151,12 +151,15 @@ def _compared(block: Block) -> SeriesComparison:
     steps = (level - search.base.centre) / search.scale
     onset = likeliest_onset(search.deviations, steps, search.cut, departure.last)
     # Of what follows a curve, the level before is that just before the step.
-    centre = np.where(
-        curve.any(axis=1), _level_before(values, times, onset.at), search.base.centre
-    )
+    first = np.maximum(onset.at, 0)
+    earlier = np.isfinite(values) & (columns < onset.at[:, None])
+    near = times >= (_at(times, first) - ASIDE_NS)[:, None]
+    back = earlier[:, ::-1].cumsum(axis=1)[:, ::-1]
+    before_step = _middle(values, earlier & (near | (back <= LEAST_ASIDE)))
+    centre = np.where(curve.any(axis=1), before_step, search.base.centre)
     level = _level_after(values, times, onset.at, search, centre)
     # Where on its curve the step happened.
-    place = np.where(onset.at >= 0, _at(curve, np.maximum(onset.at, 0)), 0.0)
+    place = np.where(onset.at >= 0, _at(curve, first), 0.0)
     sigmas = np.abs(level - centre) / search.scale
     end_level = row_medians(values[:, border:], np.maximum(searched - LAST_POINTS, 0), searched - 1)
     largest = np.maximum(np.abs(level + place), np.abs(centre + place))
@@ -184,18 +187,9 @@ def _compared(block: Block) -> SeriesComparison:
         within_baseline=(points <= BRIEF_POINTS) & within,
         quiet_share=_quiet_share(search, block),
         days=_days(search, block, sizes, points, searched),
-        onset_ns=_at(times, np.maximum(onset.at, 0)),
+        onset_ns=_at(times, first),
         uncertainty_s=_uncertainty(values, times, search.cut, onset),
     )
-
-
-def _level_before(values: Floats, times: Ints, onset: Ints) -> Floats:
-    """The middle of the quarter hour before the onset, or of a few points."""
-    usable = np.isfinite(values) & (_columns(values) < onset[:, None])
-    near = times >= (_at(times, np.maximum(onset, 0)) - ASIDE_NS)[:, None]
-    # Counted from the onset backward.
-    back = usable[:, ::-1].cumsum(axis=1)[:, ::-1]
-    return _middle(values, usable & (near | (back <= LEAST_ASIDE)))
 
 
 def _level_after(
@@ -211,9 +205,12 @@ def _level_after(
     step, reached = _middle(values, usable & first_minutes), _middle(values, usable & last_minutes)
     side = np.where(search.departure.up, 1.0, -1.0)
     moved = side * (step - centre)
-    level = np.where(side * (reached - centre) > WENT_ON * moved, reached, step)
+    went_on = side * (reached - centre) > WENT_ON * moved
+    # The last points are few: by chance they differ from the others too.
+    went_on &= side * (reached - step) > DRIFT * search.scale
+    level = np.where(went_on, reached, step)
     passing = moved < PASSING * side * (search.level - centre)
-    out: Floats = np.where(passing & (level == step), search.level, level)
+    out: Floats = np.where(passing & ~went_on, search.level, level)
     return out
 
 

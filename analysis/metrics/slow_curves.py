@@ -47,36 +47,34 @@ def slow_curves(values: Floats, times: Ints, border: int, eligible: Bools) -> tu
     the window. Rows without a curve are 0.
     """
     curve, doubt = np.zeros_like(values), np.zeros(len(values))
-    known = np.isfinite(values)
-    before = known[:, :border].sum(axis=1)
-    rows = np.flatnonzero(eligible & (before >= LEAST_POINTS) & known[:, border:].any(axis=1))
+    finite = np.isfinite(values)
+    before = finite[:, :border].sum(axis=1)
+    rows = np.flatnonzero(eligible & (before >= LEAST_POINTS) & finite[:, border:].any(axis=1))
     if not len(rows):
         return curve, doubt
-    values, times, known = values[rows], times[rows], known[rows]
-    began = np.where(known[:, border:], times[:, border:], np.iinfo(np.int64).max).min(axis=1)
-    hours = np.where(known, (times - began[:, None]) / HOUR_NS, 0.0)
+    values, times, finite = values[rows], times[rows], finite[rows]
+    began = np.where(finite[:, border:], times[:, border:], np.iinfo(np.int64).max).min(axis=1)
+    hours = np.where(finite, (times - began[:, None]) / HOUR_NS, 0.0)
     hours = np.minimum(hours, -FARTHEST * hours.min(axis=1, keepdims=True))
-    fit = _Fit(values, hours, known, border)
+    fit = _Fit(values, hours, finite, border)
     bent, bent_doubt, bent_significant = fit.of_degree(2)
     straight, straight_doubt, straight_significant = fit.of_degree(1)
     taken = np.where(bent_significant[:, None], bent, straight)
     accepted = bent_significant | straight_significant
     accepted &= fit.is_explained_by(taken) & fit.is_gentle(taken)
-    curve[rows] = np.where(known & accepted[:, None], taken, 0.0)
-    doubt[rows] = np.where(
-        accepted, np.where(bent_significant, bent_doubt, straight_doubt), 0.0
-    )
+    curve[rows] = np.where(finite & accepted[:, None], taken, 0.0)
+    doubt[rows] = np.where(accepted, np.where(bent_significant, bent_doubt, straight_doubt), 0.0)
     return curve, doubt
 
 
 class _Fit:
     """Polynomials through the baselines of many rows."""
 
-    def __init__(self, values: Floats, hours: Floats, known: Bools, border: int) -> None:
-        self.values, self.hours = np.where(known, values, 0.0), hours
-        self.inside = known & (np.arange(values.shape[1]) < border)[None, :]
+    def __init__(self, values: Floats, hours: Floats, finite: Bools, border: int) -> None:
+        self.values, self.hours = np.where(finite, values, 0.0), hours
+        self.inside = finite & (np.arange(values.shape[1]) < border)[None, :]
         self.points = self.inside.sum(axis=1)
-        self.noise = self._noise()
+        self.noise = self.noise_within()
 
     def of_degree(self, degree: int) -> tuple[Floats, Floats, Bools]:
         """The curve relative to the window's beginning, its standard error at the window's end, and
@@ -121,14 +119,17 @@ class _Fit:
         gentle: Bools = np.ptp(curve, axis=1) <= STEEPEST * usual * np.maximum(span, 1e-9)
         return gentle
 
-    def _noise(self) -> Floats:
+    def noise_within(self) -> Floats:
         """The spread of the points within an eighth of the baseline: no slow curve adds to it."""
-        spreads = []
         # Which eighth of its row's baseline points each column is.
         rank = np.cumsum(self.inside, axis=1) - 1
         eighth = rank * BLOCKS // np.maximum(self.points, 1)[:, None]
+        variances = []
         for number in range(BLOCKS):
-            block = np.where(self.inside & (eighth == number), self.values, np.nan)
-            spreads.append(np.nanvar(block, axis=1, ddof=1))
-        noise: Floats = np.sqrt(np.nanmedian(np.stack(spreads), axis=0))
+            block = self.inside & (eighth == number)
+            count = np.maximum(block.sum(axis=1), 1)
+            mean = (self.values * block).sum(axis=1) / count
+            squares = ((self.values - mean[:, None]) ** 2 * block).sum(axis=1)
+            variances.append(squares / np.maximum(count - 1, 1))
+        noise: Floats = np.sqrt(np.median(np.stack(variances), axis=0))
         return noise
