@@ -122,14 +122,10 @@ class _Search:
         return np.abs(self.level - self.base.centre) / self.scale
 
 
+# Rows without points give NaN, as intended.
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")
 def compare(block: Block) -> SeriesComparison:
     """The comparison of each series of a block with its baseline."""
-    # Rows without points give NaN, as intended.
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        return _compared(block)
-
-
-def _compared(block: Block) -> SeriesComparison:
     raw = np.concatenate([_recent(block), block.values], axis=1)
     times = np.concatenate([block.before_times, block.times], axis=1)
     border = block.before.shape[1]
@@ -159,7 +155,7 @@ def _compared(block: Block) -> SeriesComparison:
     centre = np.where(curve.any(axis=1), before_step, search.base.centre)
     level = _level_after(values, times, onset.at, search, centre)
     # Where on its curve the step happened.
-    place = np.where(onset.at >= 0, _at(curve, first), 0.0)
+    place = np.where(onset.at >= 0, curve[np.arange(len(curve)), first], 0.0)
     sigmas = np.abs(level - centre) / search.scale
     end_level = row_medians(values[:, border:], np.maximum(searched - LAST_POINTS, 0), searched - 1)
     largest = np.maximum(np.abs(level + place), np.abs(centre + place))
