@@ -36,6 +36,8 @@ from faultline.analysis.case.tables import (
 from faultline.analysis.errors import EvidenceError
 from faultline.analysis.vocabulary import Alert, Diagnosis, Evidence, Gap, Report, Scope, Window
 
+FOLDER = "case folder"
+"""The source of a gap that reading the folder itself found."""
 DEFAULT_INCIDENT = timedelta(minutes=30)
 DEFAULT_BASELINE = timedelta(hours=2)
 """Windows assumed for a case without scope.json: 30 minutes from the alert, 2 hours before it."""
@@ -70,6 +72,18 @@ class Case:
     def gaps(self) -> tuple[Gap, ...]:
         """What could not be collected, and what of the collected cannot be read."""
         return (*self.recorded_gaps, *self._unreadable, *self._not_followed)
+
+    @property
+    def lost(self) -> tuple[Gap, ...]:
+        """The gaps without those of single series of a source that brought others: samples that are
+        no numbers, a query that failed."""
+        answered = {item.source for item in self.evidence if item.kind == "metrics"}
+        if self.metrics.height:
+            # Of a table that can be read only rows are missing.
+            answered.add(FOLDER)
+        return tuple(
+            gap for gap in self.gaps if gap.kind != "metrics" or gap.source not in answered
+        )
 
     @cached_property
     def metrics(self) -> pl.DataFrame:
@@ -166,7 +180,7 @@ class Case:
             reason = self._why_incomplete(name)
             if reason is not None and reason not in reasons:
                 number = len(self.recorded_gaps) + len(gaps) + 1
-                gap = {"id": f"G{number}", "kind": name, "source": "case folder"}
+                gap = {"id": f"G{number}", "kind": name, "source": FOLDER}
                 gaps.append(Gap.model_validate({**gap, "query": path.name, "reason": reason}))
         return tuple(gaps)
 

@@ -16,6 +16,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from faultline.analysis.kinds.signals import classify
 from faultline.analysis.metrics.seasonality import Days, same_hours
 from faultline.analysis.metrics.series import MIN_BASELINE_POINTS, Block
 from faultline.analysis.metrics.shift_statistics import (
@@ -32,6 +33,7 @@ from faultline.analysis.metrics.shift_statistics import (
     quiet_share,
     row_medians,
 )
+from faultline.analysis.metrics.slow_curves import FOLLOW_THE_DAY, slow_curves
 
 BRIEF_POINTS = 2
 """A departure of at most this many points must go beyond every baseline point: a bursty series
@@ -59,6 +61,18 @@ MOSTLY = 0.75
 that ended is no onset."""
 MIN_BEFORE = 10
 """Points of the first half of a baseline, for a centre and a scale."""
+ASIDE_NS = 900_000_000_000
+"""The size of a step is measured in the quarter hour on either side of it: what happens to a
+series hours before or after is not the step."""
+LEAST_ASIDE = 8
+"""Or in this many points, where they are rare."""
+WENT_ON = 1.25
+"""What moved on by a quarter of its step, as a leak does, is measured where it went."""
+REACHED_NS = 300_000_000_000
+"""Where it went is what the last five minutes show."""
+PASSING = 0.5
+"""What is back for most of the quarter hour after its onset comes in bursts: then all of the
+departure says how far they reach."""
 
 Array = TypeVar("Array", bound=NDArray[Any])
 
@@ -108,26 +122,43 @@ class _Search:
         return np.abs(self.level - self.base.centre) / self.scale
 
 
+# Rows without points give NaN, as intended.
+@np.errstate(over="ignore", invalid="ignore", divide="ignore")
 def compare(block: Block) -> SeriesComparison:
     """The comparison of each series of a block with its baseline."""
-    # Rows without points give NaN, as intended.
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
-        return _compared(block)
-
-
-def _compared(block: Block) -> SeriesComparison:
-    values = np.concatenate([_recent(block), block.values], axis=1)
+    raw = np.concatenate([_recent(block), block.values], axis=1)
     times = np.concatenate([block.before_times, block.times], axis=1)
-    search = _with_earlier_onsets(values, block)
-    departure, centre, level = search.departure, search.base.centre, search.level
+    border = block.before.shape[1]
+    of_the_day = np.array([classify(s) in FOLLOW_THE_DAY for s in block.keys["signal"]], dtype=bool)
+    curve, doubt = slow_curves(raw, times, border, of_the_day)
+    values = raw - curve
+    search = _with_earlier_onsets(values, block, doubt)
+    departure = search.departure
     columns = _columns(values)
-    in_window = np.isfinite(values) & (columns >= block.before.shape[1])
+    in_window = np.isfinite(values) & (columns >= border)
     counted = np.isfinite(values) & (columns >= search.cut[:, None])
     inside = counted & (columns >= departure.first[:, None]) & (columns <= departure.last[:, None])
     points, searched = inside.sum(axis=1), in_window.sum(axis=1)
-    sizes = (level - centre) / search.scale
+    sizes = (search.level - search.base.centre) / search.scale
     onset = likeliest_onset(search.deviations, sizes, search.cut, departure.last)
-    largest = np.maximum(np.abs(level), np.abs(centre))
+    # An excursion may begin with points that are only just out of the noise. The step is that to
+    # the level which came of it.
+    level = _level_after(values, times, onset.at, search, search.base.centre)
+    steps = (level - search.base.centre) / search.scale
+    onset = likeliest_onset(search.deviations, steps, search.cut, departure.last)
+    # Of what follows a curve, the level before is that just before the step.
+    first = np.maximum(onset.at, 0)
+    earlier = np.isfinite(values) & (columns < onset.at[:, None])
+    near = times >= (_at(times, first) - ASIDE_NS)[:, None]
+    back = earlier[:, ::-1].cumsum(axis=1)[:, ::-1]
+    before_step = _middle(values, earlier & (near | (back <= LEAST_ASIDE)))
+    centre = np.where(curve.any(axis=1), before_step, search.base.centre)
+    level = _level_after(values, times, onset.at, search, centre)
+    # Where on its curve the step happened.
+    place = np.where(onset.at >= 0, curve[np.arange(len(curve)), first], 0.0)
+    sigmas = np.abs(level - centre) / search.scale
+    end_level = row_medians(values[:, border:], np.maximum(searched - LAST_POINTS, 0), searched - 1)
+    largest = np.maximum(np.abs(level + place), np.abs(centre + place))
     # Whether the baseline reached the departure's level as well.
     before = np.where(_columns(values) < search.cut[:, None], values, np.nan)
     below_highest = search.level <= np.nanmax(before, axis=1)
@@ -136,12 +167,12 @@ def _compared(block: Block) -> SeriesComparison:
     return SeriesComparison(
         keys=block.keys,
         ceiling=block.ceiling,
-        departed=(departure.first >= 0) & np.isfinite(search.sigmas),
-        centre=centre,
+        departed=(departure.first >= 0) & np.isfinite(sigmas),
+        centre=centre + place,
         scale=search.scale,
-        level=level,
-        end_level=row_medians(block.values, np.maximum(searched - LAST_POINTS, 0), searched - 1),
-        sigmas=search.sigmas,
+        level=level + place,
+        end_level=end_level + place,
+        sigmas=sigmas,
         # A share of the larger level stays bounded when one of the two is near zero.
         relative=np.abs(level - centre) / largest,
         points=points,
@@ -152,9 +183,37 @@ def _compared(block: Block) -> SeriesComparison:
         within_baseline=(points <= BRIEF_POINTS) & within,
         quiet_share=_quiet_share(search, block),
         days=_days(search, block, sizes, points, searched),
-        onset_ns=_at(times, np.maximum(onset.at, 0)),
+        onset_ns=_at(times, first),
         uncertainty_s=_uncertainty(values, times, search.cut, onset),
     )
+
+
+def _level_after(
+    values: Floats, times: Ints, onset: Ints, search: _Search, centre: Floats
+) -> Floats:
+    """The level that the departure stepped to; where it went, if it went on."""
+    columns, last = _columns(values), search.departure.last
+    usable = np.isfinite(values) & (columns >= onset[:, None]) & (columns <= last[:, None])
+    begun, ended = _at(times, np.maximum(onset, 0)), _at(times, np.maximum(last, 0))
+    forth, back = usable.cumsum(axis=1), usable[:, ::-1].cumsum(axis=1)[:, ::-1]
+    first_minutes = (times <= (begun + ASIDE_NS)[:, None]) | (forth <= LEAST_ASIDE)
+    last_minutes = (times >= (ended - REACHED_NS)[:, None]) | (back <= LAST_POINTS)
+    step, reached = _middle(values, usable & first_minutes), _middle(values, usable & last_minutes)
+    side = np.where(search.departure.up, 1.0, -1.0)
+    moved = side * (step - centre)
+    went_on = side * (reached - centre) > WENT_ON * moved
+    # The last points are few: by chance they differ from the others too.
+    went_on &= side * (reached - step) > DRIFT * search.scale
+    level = np.where(went_on, reached, step)
+    passing = moved < PASSING * side * (search.level - centre)
+    out: Floats = np.where(passing & ~went_on, search.level, level)
+    return out
+
+
+def _middle(values: Floats, mask: Bools) -> Floats:
+    chosen = np.where(mask, values, np.nan)
+    last = np.full(len(values), values.shape[1] - 1)
+    return row_medians(chosen, np.zeros_like(last), last)
 
 
 def _intervals(times: Ints) -> Floats:
@@ -209,18 +268,18 @@ def _length(departure: Departure) -> Ints:
     return departure.last - departure.first + 1
 
 
-def _with_earlier_onsets(values: Floats, block: Block) -> _Search:
+def _with_earlier_onsets(values: Floats, block: Block, doubt: Floats) -> _Search:
     """The search from where the incident window begins; from the onset in rows where that clearly
     lies before it."""
     border = np.full(len(values), block.before.shape[1])
-    search = _search(values, block.pooled, border)
+    search = _search(values, block.pooled, border, doubt)
     # The column from which an earlier onset is looked for.
     usable = np.isfinite(_recent(block))
     total = usable.sum(axis=1)
     # Look back by twice the window, but leave half of the baseline to compare with.
     back = np.minimum(total // 2, LOOK_BACK * block.values.shape[1])
     middle: Ints = (np.cumsum(usable, axis=1) <= (total - back)[:, None]).sum(axis=1)
-    early = _search(values, block.pooled, middle)
+    early = _search(values, block.pooled, middle, doubt)
     sizes = (early.level - early.base.centre) / early.scale
     onset_of_early = likeliest_onset(early.deviations, sizes, middle, early.departure.last)
     begun = _began_earlier(values, border, early, middle, onset_of_early)
@@ -228,7 +287,7 @@ def _with_earlier_onsets(values: Floats, block: Block) -> _Search:
     if not len(rows):
         return search
     # Search again only in those rows, with the baseline cut at their onset.
-    again = _search(values[rows], block.pooled[rows], onset_of_early.at[rows])
+    again = _search(values[rows], block.pooled[rows], onset_of_early.at[rows], doubt[rows])
     return _Search(
         cut=_with_rows(search.cut, rows, again.cut),
         base=_with_baseline(search.base, rows, again.base),
@@ -288,7 +347,7 @@ def _with_rows(old: Array, rows: Ints, new: Array) -> Array:
     return out
 
 
-def _search(values: Floats, pooled: Floats, cut: Ints) -> _Search:
+def _search(values: Floats, pooled: Floats, cut: Ints, doubt: Floats) -> _Search:
     in_baseline = _columns(values) < cut[:, None]
     after = np.where(in_baseline, np.nan, values)
     base = _without_incident(np.where(in_baseline, values, np.nan))
@@ -296,7 +355,7 @@ def _search(values: Floats, pooled: Floats, cut: Ints) -> _Search:
     # A flat baseline has no scale: take the one that the signal has elsewhere.
     floor = FLAT_FLOOR * np.where(pooled > 0, pooled, move)
     scale = np.where(base.scale > 0, base.scale, floor)
-    scale = np.where(scale > 0, scale, 1.0)
+    scale = np.hypot(np.where(scale > 0, scale, 1.0), doubt)
     deviations = (values - base.centre[:, None]) / scale[:, None]
     departure = find_departures(np.where(in_baseline, np.nan, deviations))
     level = row_medians(values, departure.first, departure.last)

@@ -130,6 +130,9 @@ WITHIN = 1.92
 STEP = 2 * DRIFT
 """A larger step is looked for as one of 4 sigmas: what grows has begun when its first points leave
 the noise."""
+LEAST_OF_STEP = 0.2
+"""But of no less than a fifth of the move: a few failing requests before an outage are not its
+onset."""
 SLIGHT = 2.0
 """It may have begun where a step of 2 sigmas would have."""
 
@@ -153,8 +156,10 @@ def likeliest_onset(deviations: Floats, size: Floats, lowest: Ints, last: Ints) 
     """
     columns = np.arange(deviations.shape[1])[None, :]
     allowed = np.isfinite(deviations) & (columns >= lowest[:, None]) & (columns <= last[:, None])
+    step = np.sign(size) * np.minimum(np.abs(size), np.maximum(STEP, LEAST_OF_STEP * np.abs(size)))
+    limit = np.maximum(CLIP, 1.5 * np.abs(step))[:, None]
+    at, near = _likeliest(np.clip(deviations, -limit, limit), step, allowed)
     clipped = np.clip(deviations, -CLIP, CLIP)
-    at, near = _likeliest(clipped, np.clip(size, -STEP, STEP), allowed)
     slight, _ = _likeliest(clipped, np.clip(size, -SLIGHT, SLIGHT), allowed)
     earliest = np.minimum(near.argmax(axis=1), slight)
     latest = deviations.shape[1] - 1 - near[:, ::-1].argmax(axis=1)

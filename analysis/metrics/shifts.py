@@ -31,8 +31,8 @@ from faultline.analysis.metrics.series import COUNTER as COUNTER
 from faultline.analysis.metrics.series import LARGEST as LARGEST
 from faultline.analysis.metrics.series import MIN_BASELINE_POINTS as MIN_BASELINE_POINTS
 from faultline.analysis.metrics.series import blocks_of, labels_of
-from faultline.analysis.vocabulary import Finding
-from faultline.analysis.wording.amounts import PERCENT, Unit, amount, levels, times, unit_of
+from faultline.analysis.vocabulary import Alert, Finding
+from faultline.analysis.wording.amounts import NUMBER, PERCENT, Unit, amount, levels, times, unit_of
 from faultline.analysis.wording.names import signal_name, subject_name
 from faultline.analysis.wording.phrases import capitalised, plain, rounded
 
@@ -62,12 +62,12 @@ def metric_shifts(case: Case) -> list[Finding]:
     of the whole service; where that did not leave its own, that of the strongest part."""
     if not case.metrics.height:
         return []
-    evidence, alerting = case.evidence_ids("metrics"), (case.alert.service, case.alert.signal)
+    evidence = case.evidence_ids("metrics")
     findings: dict[tuple[str, str], Finding] = {}
     place = place_of(case.alert)
     split = _split(case)
     for block in blocks_of(case):
-        for finding in _shifts_of(compare(block), alerting, evidence, split, place):
+        for finding in _shifts_of(compare(block), case.alert, evidence, split, place):
             key = (finding.subject, finding.signal or "")
             if key not in findings or _tells_more(finding, findings[key]):
                 findings[key] = finding
@@ -94,7 +94,7 @@ def _split(case: Case) -> frozenset[tuple[str, str]]:
 
 def _shifts_of(
     compared: SeriesComparison,
-    alerting: tuple[str | None, ...],
+    alert: Alert,
     evidence: tuple[str, ...],
     split: frozenset[tuple[str, str]],
     place: Mapping[str, str],
@@ -109,7 +109,7 @@ def _shifts_of(
         if lies_elsewhere(label_map, place) or PEER in label_map:
             continue
         parts = parts_of(label_map) if (service, signal) in split else {}
-        yield _finding(compared, int(row), alerting, evidence, parts)
+        yield _finding(compared, int(row), alert, evidence, parts)
 
 
 def _strength(compared: SeriesComparison, row: int, *, vouched: bool) -> float:
@@ -183,16 +183,18 @@ def _has_recovered(compared: SeriesComparison, row: int) -> bool:
 def _finding(
     compared: SeriesComparison,
     row: int,
-    alerting: tuple[str | None, ...],
+    alert: Alert,
     evidence: tuple[str, ...],
     parts: Mapping[str, str],
 ) -> Finding:
     service, signal, unit, labels = compared.keys.row(row)
+    is_alerting = (service, signal) == (alert.service, alert.signal)
     part = " ".join(next(iter(parts.items()), ()))
     series = {"table": "metrics", "service": service, "signal": signal}
     if part:
         series["labels"] = labels
     move = _move(compared, row)
+    unit = unit or (unit_of_alert(alert, signal, move) if is_alerting else "")
     kind = classify(signal)
     ratio = move.ratio
     called = f"{signal_name(signal)} of {subject_name(service)}"
@@ -209,7 +211,7 @@ def _finding(
         onset_uncertainty_s=round(float(compared.uncertainty_s[row]), 3),
         effect=rounded(ratio if ratio is not None else move.after - move.before),
         effect_unit="x" if ratio is not None else (unit or None),
-        strength=round(_strength(compared, row, vouched=(service, signal) == alerting), 4),
+        strength=round(_strength(compared, row, vouched=is_alerting), 4),
         sentence=sentence,
         numbers=numbers,
         evidence=evidence,
@@ -228,6 +230,18 @@ def _finding(
             usual_at_this_hour=move.is_usual,
         ),
     )
+
+
+def unit_of_alert(alert: Alert, signal: str, move: _Move) -> str:
+    """The unit that the rule's threshold has, where neither the series nor its name has one: beside
+    "above 2 %" a level of 0.72 is 72 %."""
+    watched, reached = alert.watches, max(move.before, move.after)
+    if watched is None or unit_of(signal, None, (move.before, move.after)) != NUMBER:
+        return ""
+    if watched.unit != "%":
+        return watched.unit or ""
+    # The rule fired, so what is below its threshold is the same share of one.
+    return "ratio" if watched.threshold is not None and reached < watched.threshold else "%"
 
 
 def _move_text(called: str, unit: Unit, move: _Move) -> tuple[str, dict[str, float]]:

@@ -366,6 +366,10 @@ def _ending(finding: Finding, unit: Unit) -> str:
         return f" {noun}/s" if noun and _metric_name(finding).endswith("rate") else ""
     if unit != NUMBER or not noun:
         return ""
+    # Whoever counts in an interval counts whole ones, and the middle of two may be a half. What is
+    # no such number is a share or a rate, of which nobody said so.
+    if any(2 * finding.numbers[name] % 1 for name in ("baseline", "incident")):
+        return ""
     if TOTAL.search(finding.signal or ""):
         # A counter's own level: what it has counted so far.
         return " in total"

@@ -176,6 +176,10 @@ class Tense(Enum):
     NOW = "now"
     OVER = "over"
 
+    def of(self, finding: Finding) -> Tense:
+        """Of a statement about this finding: what came back is over, whatever else goes on."""
+        return Tense.OVER if finding.details.recovered else self
+
 
 @dataclass(frozen=True)
 class Verb:

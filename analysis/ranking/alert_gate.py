@@ -24,6 +24,9 @@ it, of 203 with one eleven were not (training stream)."""
 WITHIN = 1.25
 """Up to this it is within its own noise; a quarter more is what a 95th percentile of a few dozen
 windows may miss."""
+LASTS = 3.0
+"""Times what quiet windows sum up beyond their noise. Two blips hours before hide no incident that
+goes on."""
 CORROBORATES = 2.0
 """A service below is out of its noise at least so clearly that two of a hundred services, which no
 incident touches, do not suffice."""
@@ -79,8 +82,11 @@ def alert_gate(observation: Observed, evaluation: AlertEvaluation | None = None)
     # Too short a past cannot tell what is unusual.
     if observation.alert.quiet_windows < LEAST_QUIET:
         return AlertGate(GateState.UNKNOWN)
-    if observation.alert.excess >= CLEARLY_OUT:
+    if observation.alert.excess >= CLEARLY_OUT or observation.alert.lasting >= LASTS:
         return AlertGate(GateState.OUT)
+    if observation.alert.excess < WITHIN and observation.alert.ends_out >= CLEARLY_OUT:
+        # The second worst point says nothing yet of what the last scrape alone has seen.
+        return AlertGate(GateState.UNKNOWN)
     state = GateState.CALM if observation.alert.excess < WITHIN else GateState.UNCLEAR
     return AlertGate(state, corroborated=_corroborated(observation))
 

@@ -154,8 +154,7 @@ def assess_impact(
             about = [finding for finding in noticed if finding.subject == service]
             cited.append(min(about, key=lambda finding: (-finding.strength, finding.id)))
     services = sorted({*services, *slowed})
-    # A service may have been slow long before: only those that are reached date the impact.
-    since = _since([finding for finding in noticed if finding.subject in services], symptom)
+    since = _since(case, symptom, [f for f in noticed if f.subject in services])
     parts = [_Part(symptom.sentence.rstrip("."), symptom.numbers, (symptom.id,))]
     parts += _came_back(findings, symptom)
     parts += _failing(case, symptom, since)
@@ -286,10 +285,14 @@ def _reached(
     return sorted((affected & connected) | unknown)
 
 
-def _since(noticed: Sequence[Finding], symptom: Finding) -> datetime | None:
+def _since(case: Case, symptom: Finding, noticed: Sequence[Finding]) -> datetime | None:
+    """When what leads the impact began: another service may have been slow long before. Where that
+    is not known, or only seen after the alert had fired, when the first of all began."""
+    if symptom.onset is not None and symptom.onset <= case.alert.started_at:
+        return symptom.onset
     # A weak finding with an early onset may be chance, and would date the whole incident.
     onsets = [f.onset for f in noticed if f.onset and f.strength >= 0.5 * symptom.strength]
-    return min(onsets, default=None)
+    return min(onsets, default=symptom.onset)
 
 
 def _came_back(findings: Sequence[Finding], symptom: Finding) -> Iterator[_Part]:

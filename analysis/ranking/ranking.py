@@ -60,10 +60,11 @@ def rank_causes(
     suspects: Sequence[Suspect],
     findings: Sequence[Finding],
     topology: Topology,
-    gaps: Sequence[Gap],
+    lost: Sequence[Gap],
     alerting: str | None = None,
 ) -> list[Cause]:
-    """At most ten causes, the likeliest first; findings must have their ids."""
+    """At most ten causes, the likeliest first; findings must have their ids. `lost` is what no
+    source brought anything of."""
     effects = _not_its_effects(suspects)
     if not effects:
         return []
@@ -72,7 +73,7 @@ def rank_causes(
         changes[suspect.subject] = _change_for(suspect, order, findings, topology)
     first = confidence_of(
         standing(effects, alerting),
-        metrics_missing=any(gap.kind == "metrics" for gap in gaps),
+        metrics_missing=any(gap.kind == "metrics" for gap in lost),
     )
     causes: list[Cause] = []
     for rank, suspect in enumerate(effects[:MAX_CAUSES], start=1):

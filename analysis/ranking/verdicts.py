@@ -240,7 +240,7 @@ class _Evidence:
         # A healthy trace of the job itself outweighs tables that are missing.
         if HEALTHY in self.kinds and not state.findings:
             return True
-        if self.case.gaps or "metrics" not in self.compared:
+        if self.case.lost or "metrics" not in self.compared:
             return False
         if self.case.alert.signal and not state.comparable:
             return False

@@ -20,12 +20,14 @@ from faultline.analysis.case.folder import Case
 from faultline.analysis.case.windows import metric_windows, span_windows
 from faultline.analysis.kinds.signals import PEER, SignalClass, classify, is_headroom, parts_of
 from faultline.analysis.metrics.series import COUNTER, Block, blocks_of, labels_of
-from faultline.analysis.metrics.shift_statistics import Floats, Ints, describe
+from faultline.analysis.metrics.shift_statistics import CLIP, Floats, Ints, describe
 from faultline.analysis.requests.critical_path import visits_of
 from faultline.analysis.requests.error_origin import FAILED, peer_calls
 
 LEAST_NOISE = 3.0
 """A series is taken to reach three sigmas in a quiet window, however calm its baseline was."""
+LEAST_LASTING = 45.0
+"""And to sum up five points that are as far out as one may count."""
 QUIET_QUANTILE = 0.95
 """What a quiet window shows: the p95 of them."""
 LEAST_QUIET_WINDOWS = 3
@@ -79,6 +81,22 @@ class Deviation:
     def size(self) -> float:
         """0 within its own noise; grows with the logarithm of the excess beyond it."""
         return math.log1p(min(self.excess, FAR_OUT)) if self.excess > 1 else 0.0
+
+    @cached_property
+    def lasting(self) -> float:
+        """How much is summed up beyond the noise in the worst stretch of the window, over what
+        quiet windows sum up: a hundred bad points are rarer than two that are worse."""
+        now, before = self.badness[-self.searched :], self.badness[: -self.searched]
+        quiet = [_summed(window) for window in _windows(before, self.searched)]
+        usual = usual_height(np.array(quiet)) if quiet else 0.0
+        return _summed(now) / max(usual, LEAST_LASTING)
+
+    @cached_property
+    def ends_out(self) -> float:
+        """The last point over the highest of quiet windows. What has just begun is one point."""
+        before = self.badness[: -self.searched]
+        quiet = heights(before, self.searched, 1) if len(before) else np.zeros(1)
+        return float(self.badness[-1]) / max(usual_height(quiet), LEAST_NOISE)
 
     @cached_property
     def window_times(self) -> Ints:
@@ -330,11 +348,24 @@ def _harmful_sign(series: _Series) -> int:
 def heights(badness: Floats, length: int, rank: int = 2) -> Floats:
     """Of half-overlapping windows of that length the `rank`-th largest point each; the largest of
     fewer than three points."""
-    length = min(length, len(badness))
-    windows = np.lib.stride_tricks.sliding_window_view(badness, length)[:: max(1, length // 2)]
-    if length < 3 or rank == 1:
+    windows = _windows(badness, length)
+    if windows.shape[1] < 3 or rank == 1:
         return np.asarray(windows.max(axis=1))
     return np.asarray(np.partition(windows, -rank, axis=1)[:, -rank])
+
+
+def _windows(badness: Floats, length: int) -> Floats:
+    """The half-overlapping windows of that length, as rows."""
+    length = min(length, len(badness))
+    windows: Floats = np.lib.stride_tricks.sliding_window_view(badness, length)
+    return windows[:: max(1, length // 2)]
+
+
+def _summed(badness: Floats) -> float:
+    """The largest sum of a stretch of points beyond the noise, each up to a limit."""
+    sums = np.cumsum(np.minimum(badness, CLIP) - LEAST_NOISE)
+    lowest = np.minimum.accumulate(np.concatenate([[0.0], sums[:-1]]))
+    return max(0.0, float((sums - lowest).max())) if len(sums) else 0.0
 
 
 def usual_height(quiet: Floats) -> float:

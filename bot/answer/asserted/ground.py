@@ -80,7 +80,7 @@ class Ground:
 
     def tense_of(self, finding: Finding) -> Tense:
         """Of a statement about this finding."""
-        return Tense.OVER if finding.details.recovered else self.tense
+        return self.tense.of(finding)
 
     @cached_property
     def involved(self) -> frozenset[str]:

@@ -267,7 +267,7 @@ def _shown(
 ) -> Claim:
     if story.change is not None and finding.id == story.change.id:
         return claim_of(_change(finding, onset), Section.WHY, (finding.id,))
-    clause = statement(finding).clause(tense)
+    clause = statement(finding).clause(tense.of(finding))
     if story.mechanism is not None and finding.id == story.mechanism.id:
         clause = _beside_the_headline(finding, clause, headline)
     return claim_of(clause, Section.WHY, (finding.id,))

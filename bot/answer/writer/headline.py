@@ -131,7 +131,7 @@ def _forms(story: Story, alert: Alert, tense: Tense) -> list[Phrase]:
 def _where(symptom: Finding, tense: Tense) -> tuple[Phrase, Phrase]:
     """The place with what it shows, and the place alone."""
     who, wording = name(symptom.subject), statement(symptom)
-    short_form = wording.short(tense)
+    short_form = wording.short(tense.of(symptom))
     # Otherwise the name would stand there twice.
     if wording.verb is not None and str(short_form).startswith(f"{who.text} "):
         does = str(short_form)[len(who.text) + 1 :]
@@ -197,7 +197,7 @@ def _effect(story: Story, alert: Alert, tense: Tense) -> Phrase:
     """What somebody notices; where nothing was measured, what the alert says."""
     if story.effect is None:
         return say("{title}", title=quotable(alert.title))
-    wording = statement(story.effect)
+    wording, tense = statement(story.effect), tense.of(story.effect)
     return wording.short(tense) if is_down(story.effect) else wording.clause(tense)
 
 

@@ -240,8 +240,7 @@ def tells_nothing(finding: Finding) -> bool:
 
 def began(diagnosis: Diagnosis) -> datetime | None:
     """When the effect began, else the cause: one onset for every rendering."""
-    first = diagnosis.first_cause
-    since = _not_long_before_the_effect(diagnosis)
+    first, since = diagnosis.first_cause, _impact_since(diagnosis)
     if first is None or since is None or first.onset is None or not first.change:
         return since or (first.onset if first else None)
     live = [finding.onset for finding in diagnosis.findings if _is_blamed(finding, first)]
@@ -251,27 +250,14 @@ def began(diagnosis: Diagnosis) -> datetime | None:
     return since
 
 
-def _not_long_before_the_effect(diagnosis: Diagnosis) -> datetime | None:
-    """The first onset of the impact, unless the symptoms of the service that leads it come much
-    later: then what moved long before was another service's matter."""
-    since, ids = diagnosis.impact.since, diagnosis.impact.findings
-    felt = [finding for finding in diagnosis.findings if finding.id in ids]
-    first = next((finding for finding in felt if finding.id == ids[0]), None)
-    if since is None or first is None or first.onset is None:
-        return since
-    symptoms = [
-        finding
-        for finding in diagnosis.findings
-        if finding.subject == first.subject and _is_bad_symptom(finding)
-    ]
-    earliest = min(_onsets([first, *symptoms])) - EARLIER
-    if since >= earliest:
-        return since
-    return min(onset for onset in _onsets(felt) if onset >= earliest)
-
-
-def _onsets(findings: Sequence[Finding]) -> list[datetime]:
-    return [finding.onset for finding in findings if finding.onset is not None]
+def _impact_since(diagnosis: Diagnosis) -> datetime | None:
+    """When the impact began. What moved long before what leads it was another service's matter."""
+    since = diagnosis.impact.since
+    for finding in diagnosis.findings:
+        is_lead = finding.id in diagnosis.impact.findings[:1]
+        if is_lead and since and finding.onset and since < finding.onset - EARLIER:
+            return finding.onset
+    return since
 
 
 def _effect(diagnosis: Diagnosis, findings: dict[str, Finding], alert: Alert) -> Finding | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from faultline.analysis.case.readable_rows import LONGEST_TEXT
 from faultline.analysis.case.tables import SCHEMAS, read_rows, was_checked, write_table
 from faultline.analysis.diagnosis import diagnose
 from faultline.analysis.errors import EvidenceError
-from faultline.analysis.vocabulary import Verdict
+from faultline.analysis.vocabulary import Gap, Verdict
 from tests.analysis.cases import at, series, spans, write_case
 
 SLOW = [*series("api", "latency_ms", 100, 900), *series("web", "latency_ms", 50, 52)]
@@ -187,3 +188,24 @@ def test_gaps_that_were_recorded_before_are_not_told_twice(tmp_path: Path) -> No
     recorded = json.loads(json.dumps([gap.model_dump() for gap in first]))
     again = write_case(tmp_path, metrics=rows, evidence=recorded)
     assert again.gaps == first
+
+
+def test_samples_that_are_no_numbers_do_not_cap_the_answer(tmp_path: Path) -> None:
+    """0/0 is what a share of no requests is."""
+    item = {"id": "E1", "kind": "metrics", "source": "prometheus", "query": "error_ratio"}
+    gap = {
+        "id": "G1",
+        "kind": "metrics",
+        "query": "error_ratio",
+        "reason": "2 of 90 are no numbers",
+    }
+    alert = {"service": "api", "signal": "latency_ms"}
+
+    def lost(folder: Path, source: str) -> tuple[str, ...]:
+        case = write_case(folder, alert=alert, evidence=[item], metrics=SLOW)
+        known = replace(case, recorded_gaps=(Gap.model_validate({**gap, "source": source}),))
+        assert len(known.gaps) == 1
+        return tuple(each.id for each in known.lost)
+
+    assert lost(tmp_path / "some", "prometheus") == ()
+    assert lost(tmp_path / "all", "datadog") == ("G1",)

@@ -135,3 +135,8 @@ def test_a_count_says_what_it_is_per(signal: str, details: dict[str, Any], said:
 def test_nearly_all_failing_requests_have_no_decimals(share: float, said: str) -> None:
     found = shift("error_ratio", 0.0, share, **{"class": "errors"})
     assert str(statement(found).clause()) == f"{said} of payments' requests fail"
+
+
+def test_what_is_no_whole_number_is_counted_in_no_interval() -> None:
+    found = shift("errors", 0.0003, 0.72, **{"class": "errors"}, interval_s=30.0)
+    assert "per" not in str(statement(found).clause())

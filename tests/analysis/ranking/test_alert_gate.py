@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -72,6 +74,26 @@ def test_too_short_a_past_decides_nothing(windows: int, is_known: bool) -> None:
     gate = alert_gate(seen(series("web", 0.5, windows)))
     assert (gate.state is not GateState.UNKNOWN) is is_known
     assert gate.is_calm is is_known
+
+
+def beside(window: list[float]) -> Deviation:
+    """A past of 600 calm points with two blips, and this window; its second worst point is less
+    than they were."""
+    past = np.tile([-1.0, 0.0, 1.0], 200)
+    past[300:302] = 40.0
+    badness = np.concatenate([past, window])
+    deviation = series("web", 0.7)
+    return replace(deviation, badness=badness, times=np.arange(len(badness)), searched=len(window))
+
+
+def test_two_blips_hours_before_hide_no_incident_that_lasts() -> None:
+    assert alert_gate(seen(beside([0.0] * 10 + [20.0] * 110))).state is GateState.OUT
+    assert alert_gate(seen(beside([0.0] * 110 + [20.0] * 2 + [0.0] * 8))).state is GateState.CALM
+
+
+def test_what_the_last_scrape_alone_has_seen_is_not_calm() -> None:
+    assert alert_gate(seen(beside([0.0] * 119 + [90.0]))).state is GateState.UNKNOWN
+    assert alert_gate(seen(beside([0.0] * 118 + [90.0, 0.0]))).state is GateState.CALM
 
 
 def test_without_the_alerting_signal_it_says_nothing() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from faultline.analysis.ranking.impact import TWO_LINES, assess_impact, error_bu
 from faultline.analysis.ranking.training_impact import training_impact
 from faultline.analysis.requests.topology import read_topology
 from faultline.analysis.vocabulary import Alert, Cause, Finding, Impact
-from tests.analysis.cases import START, failing, logs, series, spans, write_case
+from tests.analysis.cases import START, at, failing, logs, series, spans, write_case
 
 ALERT = {"service": "web", "signal": "error_ratio"}
 
@@ -291,3 +292,10 @@ def test_callers_in_spans_are_counted_with_those_that_metrics_show(tmp_path: Pat
     found = impact_of(case, "api")
     assert found.services == ("shop", "web")
     assert "both services that call api show symptoms (shop, web)" in found.sentence
+
+
+def test_it_began_when_what_leads_it_did(tmp_path: Path) -> None:
+    alert = {"service": "web", "signal": "latency_ms", "started_at": at(12)}
+    metrics = series("web", "latency_ms", 100, 900, onset=9) + series("api", "latency_ms", 100, 900)
+    case = write_case(tmp_path, alert=alert, topology=CALLS, metrics=metrics)
+    assert impact_of(case, "api").since == START + timedelta(minutes=9)
