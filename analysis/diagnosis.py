@@ -111,7 +111,14 @@ def diagnose(case: Case) -> Diagnosis:
     # Weigh again, with the numbered findings and the changes among them.
     weighed = weigh_suspects(findings, observation.likely_graph, facts.alert, facts.measures)
     suspects = rank_suspects(weighed, observation, findings)
-    causes = rank_causes(suspects, findings, topology, case.lost, facts.alert.service)
+    causes = rank_causes(
+        suspects,
+        findings,
+        topology,
+        case.lost,
+        facts.alert.service,
+        observation.presumed_calls,
+    )
     impact = assess_impact(case, findings, topology, causes=causes)
     state = alert_state(case, findings)
     top = max((suspect.score for suspect in suspects), default=0.0)

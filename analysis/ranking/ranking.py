@@ -8,7 +8,7 @@ does.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from faultline.analysis.analyzers import cause_kinds, fault_kind, fault_of, is_training
@@ -20,7 +20,7 @@ from faultline.analysis.kinds.finding_details import ChangeDetails, PartDetails
 from faultline.analysis.kinds.finding_kinds import PART_CONTRAST
 from faultline.analysis.logs.signature_findings import KIND as SIGNATURE
 from faultline.analysis.ranking.verdicts import FirstSuspectStanding, confidence_of
-from faultline.analysis.requests.topology import Topology
+from faultline.analysis.requests.topology import Topology, topology_of
 from faultline.analysis.suspects.suspect import Suspect
 from faultline.analysis.suspects.victims import later
 from faultline.analysis.vocabulary import Cause, Finding, Gap
@@ -62,9 +62,11 @@ def rank_causes(
     topology: Topology,
     lost: Sequence[Gap],
     alerting: str | None = None,
+    presumed_calls: Collection[tuple[str, str]] = (),
 ) -> list[Cause]:
     """At most ten causes, the likeliest first; findings must have their ids. `lost` is what no
-    source brought anything of."""
+    source brought anything of; `presumed_calls` are those that the ranking followed and nobody
+    recorded."""
     effects = _not_its_effects(suspects)
     if not effects:
         return []
@@ -72,7 +74,7 @@ def rank_causes(
     for order, suspect in enumerate(effects):
         changes[suspect.subject] = _change_for(suspect, order, findings, topology)
     first = confidence_of(
-        standing(effects, alerting),
+        standing(effects, topology, alerting, presumed_calls),
         metrics_missing=any(gap.kind == "metrics" for gap in lost),
     )
     causes: list[Cause] = []
@@ -186,14 +188,28 @@ def _is_tied(finding: Finding, details: ChangeDetails, suspect: Suspect) -> bool
     return on_suspect and (suspect.is_root or suspect.probability >= LIKELIER_THAN_ALL)
 
 
-def standing(suspects: Sequence[Suspect], alerting: str | None = None) -> FirstSuspectStanding:
+def standing(
+    suspects: Sequence[Suspect],
+    topology: Topology,
+    alerting: str | None = None,
+    presumed_calls: Collection[tuple[str, str]] = (),
+) -> FirstSuspectStanding:
     """How the first suspect stands."""
     first = suspects[0]
+    is_presumed = False
+    if (
+        presumed_calls
+        and alerting is not None
+        and first.subject not in topology.downstream(alerting)
+    ):
+        likely = topology_of({*topology.edges, *presumed_calls})
+        is_presumed = first.subject in likely.downstream(alerting)
     symptoms = all(fault_kind(name).is_symptom for name in first.raw_scores)
     return FirstSuspectStanding(
         probability=CLEAR_STRAGGLER_IS_RIGHT if first.is_root else first.probability,
         symptoms_only=symptoms and (first.subject == alerting or len(suspects) == 1),
         gone=all(finding.details.recovered for finding in first.findings),
+        presumed_path=is_presumed,
     )
 
 
