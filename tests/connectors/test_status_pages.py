@@ -19,6 +19,7 @@ from faultline.connectors.registry import build_connectors
 from faultline.connectors.shared.contract.base import Collected
 from faultline.connectors.vendors.status_pages import CONNECTOR
 from faultline.connectors.vendors.status_pages.connector import FORMATS, StatusPagesConnector
+from faultline.connectors.vendors.status_pages.incidents import of_feed
 from tests.connectors.collected_cases import collected, diagnosed
 from tests.connectors.conftest import ALERT_AT, ONSET
 from tests.connectors.local_http import LocalServer, Reply
@@ -278,3 +279,17 @@ def test_a_page_without_a_name_or_an_address_stops_the_start() -> None:
         settings = Settings.model_validate({"status_pages": own})
         with pytest.raises(SettingsError, match=f"status_pages.{key}"):
             CONNECTOR.configured(settings)
+
+
+def test_an_entry_of_a_feed_has_its_title_time_and_link() -> None:
+    entry = "<entry><title>API &lt;b&gt; down</title>{times}{link}</entry>"
+    feed = f'<feed xmlns="http://www.w3.org/2005/Atom">{entry}</feed>'
+    updated = f"<updated>{ALERT_AT.isoformat()}</updated>"
+    published = f"<published>{ONSET.isoformat()}</published>{updated}"
+    link = '<link href="https://a.b/c"/>'
+    (full,) = of_feed(feed.format(times=published, link=link).encode())
+    assert (full.title, full.since, full.until, full.link) == (
+        "API down", ONSET, None, "https://a.b/c",
+    )  # fmt: skip
+    (bare,) = of_feed(b"\xef\xbb\xbf" + feed.format(times=updated, link="").encode())
+    assert (bare.since, bare.link) == (ALERT_AT, None)
