@@ -17,8 +17,6 @@ RUN_UP = timedelta(minutes=30)
 """Without a baseline the incident may have begun this long before the alert; earlier rows are the
 baseline."""
 
-MINUTES_BEFORE = timedelta(minutes=10)
-"""Where the baseline of log lines ends this short before the search, it is taken up to it."""
 ANOTHER_DAY = timedelta(hours=12)
 """Baseline windows that end this long before the latest one are history: the same hours of earlier
 days."""
@@ -71,15 +69,10 @@ def metric_windows(case: Case) -> Windows:
 
 def log_windows(case: Case) -> Windows:
     """Windows for logs."""
-    scope = case.scope
-    baseline = scope.baseline if scope.baseline_logs is None else scope.baseline_logs
-    windows = _windows(case, case.logs, "time", baseline)
-    latest = max(windows.baseline, key=lambda window: window.end, default=None)
-    if latest is None or not timedelta() < windows.search.start - latest.end <= MINUTES_BEFORE:
-        return windows
-    # A line that came in the minutes between the two is not new.
-    earlier = tuple(window for window in windows.baseline if window is not latest)
-    return Windows((*earlier, Window(start=latest.start, end=windows.search.start)), windows.search)
+    baseline_logs = case.scope.baseline_logs
+    return _windows(
+        case, case.logs, "time", case.scope.baseline if baseline_logs is None else baseline_logs
+    )
 
 
 def span_windows(case: Case) -> Windows:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from faultline.analysis.case.folder import read_case
-from faultline.analysis.case.windows import log_windows, metric_windows
+from faultline.analysis.case.windows import metric_windows
 from tests.analysis.cases import START, at, series, write_case
 
 HOUR = 60
@@ -54,12 +54,3 @@ def test_a_baseline_that_ended_half_a_day_earlier_is_of_another_day(
     case = write_case(tmp_path, scope={"baseline": baseline})
     expected = START - timedelta(hours=1) if is_another_day else None
     assert metric_windows(case).recent == expected
-
-
-@pytest.mark.parametrize(("gap", "is_closed"), [(5, True), (20, False)])
-def test_log_lines_of_the_minutes_before_the_window_are_not_new(
-    tmp_path: Path, gap: int, *, is_closed: bool
-) -> None:
-    scope = {"baseline": [[at(-60), at(-gap)]], "incident": [at(0), at(30)]}
-    windows = log_windows(write_case(tmp_path, scope=scope))
-    assert (windows.baseline[0].end == START) is is_closed
