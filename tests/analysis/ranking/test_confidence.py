@@ -8,6 +8,7 @@ from faultline.analysis.ranking.verdicts import (
     GAP_IN_METRICS,
     HIGHEST,
     LOWEST,
+    PRESUMED_PATH,
     FirstSuspectStanding,
     confidence_of,
 )
@@ -32,3 +33,7 @@ def test_evidence_that_cannot_tell_why_caps_it(
     sure = FirstSuspectStanding(0.99, symptoms_only=symptoms_only, gone=gone)
     assert confidence_of(sure, metrics_missing=missing) == most
     assert GAP_IN_METRICS == 0.5
+
+
+def test_a_path_that_is_only_presumed_makes_it_probable() -> None:
+    assert confidence_of(FirstSuspectStanding(0.99, presumed_path=True)) == PRESUMED_PATH < 0.9
