@@ -2,8 +2,7 @@
 
 Requests, CPU use and latency follow the hour. Two hours of a day are nearly a straight line, or a
 parabola around noon and night, so that is what the baseline is fitted with; what it would have gone
-on to is taken out of the window. Where the baseline holds the same hours of two earlier days, their
-middle course is taken instead, if the hours before the incident follow it as well.
+on to is taken out of the window.
 """
 
 from __future__ import annotations
