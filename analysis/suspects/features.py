@@ -363,7 +363,10 @@ class SuspectFeatures:
         if not handles_less and subject in self._watched:
             return 0.0
         queues = [self._shown[caller] for caller in self._graph.callers(subject)]
-        return max([_largest(shown, WAITING) for shown in queues], default=0.0)
+        waiting = max([_largest(shown, WAITING) for shown in queues], default=0.0)
+        # The lag of a consumer group is the consumer's own signal.
+        is_consumer = subject in self._observation.moves.throughput
+        return max(waiting, self._shown[subject][SignalClass.QUEUE] if is_consumer else 0.0)
 
     def _is_above_alert(self, subject: str) -> bool:
         alerting = self._observation.alerting

@@ -140,3 +140,12 @@ def test_where_all_series_are_faint_none_explains_much() -> None:
     faint = deviation("web", LATENCY)
     assert loudest([dataclasses.replace(faint, excess=1.2)]) == CLEARLY_OUT
     assert loudest([dataclasses.replace(faint, excess=200.0)]) > CLEARLY_OUT
+
+
+@pytest.mark.parametrize(("handled", "is_stuck"), [(97.0, False), (60.0, True)])
+def test_a_consumer_is_stuck_by_its_own_lag(handled: float, *, is_stuck: bool) -> None:
+    seen = dataclasses.replace(
+        observed([("api", QUEUE, 0.8)]),
+        moves=Moves(throughput={"api": LoadChange(100.0, handled, 0.01)}),
+    )
+    assert features(seen).stuck == (0.8 if is_stuck else 0.0)
