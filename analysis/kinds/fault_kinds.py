@@ -371,6 +371,18 @@ LATENCY = FaultKind(
     alerts_as="latency",
     rises_with_load=True,
 )
+STORE_LATENCY = FaultKind(
+    "store_latency",
+    weight=0.8,
+    cause=SLOW,
+    inherent=True,
+    travels="slow",
+    is_symptom=True,
+    has_impact=True,
+    rises_with_load=True,
+)
+"""Time that a store itself spends on a statement or a command: it calls nobody for it. Requests
+above it are slow or time out, so it counts fully whichever the alert is about."""
 ERRORS = FaultKind(
     "errors",
     weight=0.6,
@@ -428,6 +440,7 @@ FAULTS_OF_SERVICES: tuple[FaultKind, ...] = (
     LOG_FLOW,
     SPAN_ERRORS,
     LATENCY,
+    STORE_LATENCY,
     ERRORS,
     AVAILABILITY,
     RESTARTS,

@@ -8,6 +8,7 @@ of all.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -82,6 +83,10 @@ class FindingKind:
         return self.faults[0] if self.faults else None
 
 
+_OF_STORES = re.compile(r"(statement|command|query|operation|commit)_latency")
+"""Latencies that a store measures of its own work."""
+
+
 def _fault_of_shift(finding: DetailedFinding) -> FaultKind | None:
     """The fault of a metric's move: by its class, where the move is one for the worse."""
     signal_class = SignalClass(finding.details.signal_class or SignalClass.OTHER.value)
@@ -92,6 +97,8 @@ def _fault_of_shift(finding: DetailedFinding) -> FaultKind | None:
         # Free memory falls where used memory rises: both say that it gets scarce.
         scarcer = "down" if is_headroom(finding.signal or "") else "up"
         return fault.RESOURCE if finding.details.direction == scarcer else None
+    if signal_class is SignalClass.LATENCY and _OF_STORES.search(finding.signal or ""):
+        return fault.STORE_LATENCY
     return fault.FAULT_OF_METRIC.get(signal_class, fault.OTHER)
 
 
@@ -120,6 +127,7 @@ METRIC_SHIFT = FindingKind(
     faults=(
         fault.RESOURCE,
         fault.LATENCY,
+        fault.STORE_LATENCY,
         fault.ERRORS,
         fault.AVAILABILITY,
         fault.RESTARTS,

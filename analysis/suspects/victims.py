@@ -18,7 +18,7 @@ from typing import Literal
 import numpy as np
 
 from faultline.analysis.analyzers import fault_kind, fault_of
-from faultline.analysis.kinds.fault_kinds import LATENCY, TRAFFIC
+from faultline.analysis.kinds.fault_kinds import LATENCY, STORE_LATENCY, TRAFFIC
 from faultline.analysis.kinds.finding_kinds import FAN_OUT
 from faultline.analysis.kinds.signals import SignalClass, classify
 from faultline.analysis.metrics.explained_share import (
@@ -129,7 +129,11 @@ class _Propagation:
         # Farther away, only what a service does itself is known to matter.
         slow = _shown(callee, "slow") if hops == 1 else 0.0
         fails = _shown(callee, "fails") if hops == 1 else 0.0
-        if fault_kind(kind).travels == "slow":
+        fault = fault_kind(kind)
+        if fault.travels == "slow" and fault is not STORE_LATENCY and fault.alerts_as is None:
+            # A pool or a queue fills however little slower what it waits for is.
+            share = max(itself, slow)
+        elif fault.travels == "slow":
             calls = calls_per_request(callee.subject, caller, self.measures)
             size = explained_share(self.rises[callee.subject], self.rises[caller], calls)
             share = max(itself, slow) * (1.0 if size is None else size)
@@ -196,7 +200,8 @@ def _propagated(
 
 def discount_load(suspects: Mapping[str, Suspect], topology: Topology) -> None:
     """Load comes from above: from a caller that gets more requests or makes more calls for each, or
-    from a cache beside it that misses. Resources and queues behind it are its effect."""
+    from a cache beside it that misses. Resources and queues behind it are its effect, and so are
+    those of what is asked for more by callers, whichever of them it is."""
     sources: dict[str, list[Finding]] = {}
     for name, suspect in suspects.items():
         findings = [
@@ -207,10 +212,12 @@ def discount_load(suspects: Mapping[str, Suspect], topology: Topology) -> None:
     for suspect in suspects.values() if sources else ():
         rises = [_rise(finding) for finding in suspect.findings if _is_traffic(finding)]
         load = max(rises, default=UNMEASURED_LOAD)
-        passed_on = min(1.0, load, _load_above(suspect.subject, sources, topology))
+        # Of a front door the demand itself is what happened.
+        if not rises or not topology.callers(suspect.subject):
+            load = min(1.0, load, _load_above(suspect.subject, sources, topology))
         for name in suspect.scores:
             if fault_kind(name).rises_with_load:
-                suspect.scores[name] *= 1 - (1 - LOADED) * passed_on
+                suspect.scores[name] *= 1 - (1 - LOADED) * load
 
 
 def _load_above(

@@ -125,3 +125,27 @@ def test_requests_under_way_that_pile_up_are_no_demand(tmp_path: Path) -> None:
         tmp_path / "asked", metrics=slow + series("web", "http_server_requests_total", 50, 500)
     )
     assert [f for f in metric_reasons(asked, read_topology(asked)) if f.kind == "demand"]
+
+
+def scores(suspects: list[Suspect], subject: str) -> dict[str, float]:
+    return next(suspect.scores for suspect in suspects if suspect.subject == subject)
+
+
+def test_the_time_of_statements_is_the_stores_and_fills_the_pool_above_it(
+    tmp_path: Path,
+) -> None:
+    rows = (
+        series("web", "error_ratio", 0.001, 0.9)
+        + series("api", "pool_usage_ratio", 0.1, 1.0)
+        + series("db", "statement_latency_mean", 0.002, 0.098)
+    )
+    alert = {"service": "web", "signal": "error_ratio"}
+    slow = ranked(tmp_path / "slow", rows, alert=alert)
+    assert slow[0].subject == "db"
+
+
+def test_what_is_asked_for_more_by_a_caller_runs_out_under_the_load(tmp_path: Path) -> None:
+    steady = series("web", "error_ratio", 0.001, 0.9) + series("api", "cpu_percent", 20, 95)
+    calm = ranked(tmp_path / "calm", steady)
+    loaded = ranked(tmp_path / "loaded", steady + series("api", "requests_per_second", 100, 600))
+    assert scores(loaded, "api")["resource"] < 0.8 * scores(calm, "api")["resource"]
