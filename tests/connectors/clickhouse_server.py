@@ -244,6 +244,40 @@ def statements(folder: Path) -> Iterator[str]:
     yield "CREATE DATABASE as_json"
     yield f"CREATE TABLE as_json.otel_logs ({listed}) ENGINE MergeTree ORDER BY tuple()"
     yield f"INSERT INTO as_json.otel_logs ({names}) SELECT {names} FROM {source}"
+    yield from two_namespaces()
+
+
+def two_namespaces() -> Iterator[str]:
+    """A database whose tables have every row twice: of checkout in shop, and in staging."""
+    yield "CREATE DATABASE two_namespaces"
+    space = "arrayJoin(['shop', 'staging'])"
+    copies = {
+        f"otel.{name}": (
+            f"mapUpdate(ResourceAttributes, map('{attribute}', {space})) AS ResourceAttributes"
+        )
+        for name, attribute in (
+            ("otel_logs", "k8s.namespace.name"),
+            ("otel_traces", "service.namespace"),
+            ("otel_metrics_gauge", "k8s.namespace.name"),
+            ("otel_metrics_sum", "k8s.namespace.name"),
+        )
+    }
+    resource = f"mapUpdate(resources_string, map('k8s.namespace.name', {space}))"
+    copies["signoz_logs.distributed_logs_v2"] = f"{resource} AS resources_string"
+    copies["signoz_traces.distributed_signoz_index_v3"] = f"{resource} AS resources_string"
+    for source, replaced in copies.items():
+        table = f"two_namespaces.{source.partition('.')[2]}"
+        yield f"CREATE TABLE {table} AS {source}"
+        yield f"INSERT INTO {table} SELECT * REPLACE ({replaced}) FROM {source}"
+    for name in ("distributed_samples_v4", "distributed_time_series_v4"):
+        table = f"two_namespaces.{name}"
+        yield f"CREATE TABLE {table} AS signoz_metrics.{name}"
+        for namespace, more in (("shop", 0), ("staging", 10)):
+            replaced = f"fingerprint + {more} AS fingerprint"
+            if name == "distributed_time_series_v4":
+                label = f', "k8s_namespace_name": "{namespace}"}}'
+                replaced += f", replaceOne(labels, '}}', '{label}') AS labels"
+            yield (f"INSERT INTO {table} SELECT * REPLACE ({replaced}) FROM signoz_metrics.{name}")
 
 
 @contextmanager

@@ -159,6 +159,37 @@ def test_rows_of_another_place_are_left_out(url: str, tmp_path: Path, tables: An
     assert gap.unknown
 
 
+@WRITERS
+def test_rows_of_another_namespace_are_left_out(url: str, tmp_path: Path, tables: Any) -> None:
+    built = connector(url, **{**tables, "database": "two_namespaces"})
+    both = collected(tmp_path, built)
+    alone = collected(tmp_path, connector(url, **tables))
+    here = collected(tmp_path, built, alert=alert_in(namespace="shop"))
+    assert (both.missing, here.missing) == ((), ())
+    for signal in (ERROR_LINES, LINES, "request_rate", PLACED):
+        assert median(here, signal) == median(alone, signal)
+        assert median(both, signal)[1] == 2 * median(alone, signal)[1]
+    errors = here.tables["logs"].filter(pl.col("level") == "error")
+    assert errors.height == 60
+    spaces = [json.loads(text)["k8s.namespace.name"] for text in errors["attributes"]]
+    assert set(spaces) == {"shop"}
+
+
+@WRITERS
+def test_a_service_that_runs_in_another_namespace_is_read_there(
+    url: str, tmp_path: Path, tables: Any
+) -> None:
+    built = connector(url, **{**tables, "database": "two_namespaces"})
+    elsewhere = collected(tmp_path, built, alert=alert_in(namespace="payments"))
+    both = collected(tmp_path, built)
+    for signal in (ERROR_LINES, "request_rate", PLACED):
+        assert median(elsewhere, signal) == median(both, signal)
+    # Rows that name no namespace may come from any.
+    unnamed = collected(tmp_path, connector(url, **tables), alert=alert_in(namespace="shop"))
+    assert unnamed.missing == ()
+    assert {"logs", "spans", "metrics"} <= set(unnamed.tables)
+
+
 def test_a_service_is_read_by_its_alias_and_an_unknown_one_is_a_gap(
     url: str, tmp_path: Path
 ) -> None:

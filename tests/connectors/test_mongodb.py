@@ -8,7 +8,7 @@ import socket
 import ssl
 import threading
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -88,11 +88,54 @@ def sizes(command: Mapping[str, Any]) -> Mapping[str, Any]:
     return cursor({"storageStats": stats})
 
 
-def server(*operations: Mapping[str, Any], **more: Any) -> MongodbServer:
+def connected(number: int, **more: Any) -> dict[str, Any]:
+    """A connection without an operation, as `$currentOp` has it with `idleConnections`."""
+    return {
+        "type": "op",
+        "host": "m1:27017",
+        "desc": f"conn{number}",
+        "connectionId": number,
+        "client": f"10.0.0.7:{51_000 + number}",
+        "clientMetadata": {"driver": {"name": "PyMongo", "version": "4.9"}},
+        "active": False,
+        "currentOpTime": "2026-03-02T00:00:00.000+00:00",
+        "isFromUserConnection": True,
+        **more,
+    }
+
+
+def grouped(
+    command: Mapping[str, Any], connections: Iterable[Mapping[str, Any]]
+) -> Mapping[str, Any]:
+    """Connections by application and users, as the server's `$group` makes them."""
+    current_op, _, group, _ = command["pipeline"]
+    assert current_op["$currentOp"]["idleConnections"]
+    assert group["$group"]["_id"] == {
+        "application": "$appName",
+        "users": "$effectiveUsers.user",
+    }
+    groups = []
+    for connection in connections:
+        # A field that a document lacks is not in the group either.
+        key: dict[str, Any] = {}
+        if "appName" in connection:
+            key["application"] = connection["appName"]
+        if "effectiveUsers" in connection:
+            key["users"] = [user["user"] for user in connection["effectiveUsers"]]
+        if key not in groups:
+            groups.append(key)
+    return cursor(*({"_id": key} for key in groups))
+
+
+def server(
+    *operations: Mapping[str, Any], connections: Sequence[Mapping[str, Any]] = (), **more: Any
+) -> MongodbServer:
     """A healthy server that runs these operations, some answers replaced."""
 
     def aggregate(command: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The operations, or the size of a collection."""
+        """The operations, the clients, or the size of a collection."""
+        if any("$group" in stage for stage in command["pipeline"]):
+            return grouped(command, (*operations, *connections))
         if command["aggregate"] == 1:
             return cursor(*operations)
         return sizes(command)
@@ -126,7 +169,8 @@ def server(*operations: Mapping[str, Any], **more: Any) -> MongodbServer:
 def connector(own: MongodbServer, **settings: Any) -> Connector:
     """As settings build it."""
     values = {"host": "127.0.0.1", "port": own.port, "tls": "off", "service": "orders-db"}
-    return configured("mongodb", {**values, **settings})
+    catalogue = {"checkout": {"aliases": ["checkout-api"]}, "reports": {}}
+    return configured("mongodb", {**values, **settings}, services=catalogue)
 
 
 def told_of(own: MongodbServer, folder: Path) -> dict[str, str]:
@@ -328,8 +372,29 @@ def test_only_commands_that_read_state_are_sent_each_with_a_limit_of_time(tmp_pa
     stages = [[next(iter(one)) for one in each["pipeline"]] for each in ours if "pipeline" in each]
     assert stages == [
         ["$currentOp", "$match", "$limit", "$project"],
+        ["$currentOp", "$match", "$group", "$limit"],
         ["$collStats", "$project"],
         ["$collStats", "$project"],
+    ]
+
+
+def test_whoever_has_connections_calls_the_database(tmp_path: Path) -> None:
+    own = server(
+        connections=[
+            connected(1, appName="checkout-api", effectiveUsers=[{"user": "shop", "db": "admin"}]),
+            connected(2, appName="checkout-api", effectiveUsers=[{"user": "shop", "db": "admin"}]),
+            connected(3, effectiveUsers=[{"user": "reports_rw", "db": "admin"}]),
+            connected(4, appName="mongosh 2.3.1"),
+            connected(5),
+        ]
+    )
+    with serving(own):
+        found = snapshot(connector(own), tmp_path)
+    assert found.missing == ()
+    calls = found.tables["topology"].select("caller", "callee", "source").rows()
+    assert calls == [
+        ("checkout", "orders-db", "database"),
+        ("reports", "orders-db", "database_users"),
     ]
 
 
@@ -454,7 +519,8 @@ def test_a_user_logs_in_over_tls_whose_certificate_is_verified(tmp_path: Path) -
         own.asked.clear()
         unknown = snapshot(connector(own, **login), tmp_path)
         assert own.asked == []
-    [gap] = unknown.missing
+    gap, of_calls = unknown.missing
+    assert (gap.kind, of_calls.kind) == ("states", "topology")
     assert "certificate verify failed" in gap.reason
 
 
@@ -463,8 +529,9 @@ def test_a_wrong_password_is_a_gap_that_does_not_show_it(tmp_path: Path) -> None
     own.login = ("faultline", "pw-1")
     with serving(own):
         wrong = connector(own, username="faultline", password="pw-2")
-        [gap] = snapshot(wrong, tmp_path).missing
+        gap, of_calls = snapshot(wrong, tmp_path).missing
         check = asyncio.run(wrong.check())
+    assert (gap.kind, of_calls.kind) == ("states", "topology")
     assert gap.reason == "mongodb connect: Authentication failed."
     assert not check.ok
 
@@ -508,5 +575,6 @@ def test_what_is_no_server_of_its_protocol_is_a_gap(nonsense: bytes, tmp_path: P
         over.set()
         thread.join(60)
     assert found.tables == {}
-    [gap] = found.missing
+    gap, of_calls = found.missing
+    assert (gap.kind, of_calls.kind) == ("states", "topology")
     assert "internal error" not in gap.reason

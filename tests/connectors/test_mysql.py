@@ -43,6 +43,7 @@ GRANT ALL ON shop.* TO shop@'%';
 CREATE USER faultline@'%' IDENTIFIED BY 'pw-1';
 GRANT PROCESS, REPLICA MONITOR ON *.* TO faultline@'%';
 GRANT SELECT ON performance_schema.* TO faultline@'%';
+CREATE USER reports_rw@'%';
 CREATE USER blind@'%';
 """
 FOLLOW = """
@@ -64,7 +65,8 @@ def connector(port: int, **own: Any) -> Connector:
     """As settings build it, for the user that may only read statistics."""
     login = {"username": "faultline", "password": "pw-1"}
     values = {"host": "127.0.0.1", "port": port, "tls": "off", "service": "orders-db", **login}
-    return configured("mysql", {"sample_s": 0, **values, **own})
+    catalogue = {"checkout": {"aliases": ["checkout-api"]}, "reports": {}}
+    return configured("mysql", {"sample_s": 0, **values, **own}, services=catalogue)
 
 
 @contextmanager
@@ -238,6 +240,21 @@ def test_replication_by_the_names_of_either_server(row: dict[str, object], said:
     assert [one.value for one in facts.replica_facts(read)] == said
 
 
+def test_whoever_has_connections_calls_the_database(port: int, tmp_path: Path) -> None:
+    with ExitStack() as stack:
+        for user, program in (("shop", "checkout-api"), ("reports_rw", ""), ("shop", "cron")):
+            stack.enter_context(
+                pymysql.connect(host="127.0.0.1", port=port, user=user, program_name=program)
+            )
+        found = snapshot(connector(port), tmp_path)
+    calls = found.tables["topology"].select("caller", "callee", "source").rows()
+    assert calls == [
+        ("checkout", "orders-db", "database"),
+        ("reports", "orders-db", "database_users"),
+    ]
+    assert found.tables["topology"]["last_seen"].null_count() == 0
+
+
 def test_a_user_that_only_reads_statistics_sees_all_of_it(port: int, tmp_path: Path) -> None:
     found = snapshot(connector(port, sample_s=0.1), tmp_path)
     assert found.missing == ()
@@ -281,15 +298,17 @@ def test_no_query_changes_anything() -> None:
 
 
 def test_a_server_that_offers_no_encryption_gets_no_password(port: int, tmp_path: Path) -> None:
-    [gap] = snapshot(connector(port, tls="require"), tmp_path).missing
+    gap, of_calls = snapshot(connector(port, tls="require"), tmp_path).missing
+    assert (gap.kind, of_calls.kind) == ("states", "topology")
     assert "SSL is required" in gap.reason
 
 
 def test_a_wrong_password_is_a_gap_that_does_not_show_it(port: int, tmp_path: Path) -> None:
     built = connector(port, password="pw-2")
-    [gap] = snapshot(built, tmp_path).missing
+    gap, of_calls = snapshot(built, tmp_path).missing
+    assert (gap.kind, of_calls.kind) == ("states", "topology")
     assert "Access denied" in gap.reason
-    assert "pw-2" not in str(gap)
+    assert "pw-2" not in str((gap, of_calls))
     assert not asyncio.run(built.check()).ok
 
 
@@ -315,5 +334,6 @@ def test_what_is_no_server_of_its_protocol_is_a_gap(nonsense: bytes, tmp_path: P
         found = snapshot(connector(listening.getsockname()[1]), tmp_path)
         thread.join(60)
     assert found.tables == {}
-    [gap] = found.missing
+    gap, of_calls = found.missing
+    assert (gap.kind, of_calls.kind) == ("states", "topology")
     assert "internal error" not in gap.reason

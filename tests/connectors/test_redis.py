@@ -60,7 +60,8 @@ def client(port: int) -> Any:
 def connector(port: int, **own: Any) -> Connector:
     """As settings build it."""
     values = {"host": "127.0.0.1", "port": port, "tls": "off", "service": "cart-cache"}
-    return configured("redis", {"sample_s": 0, **values, **own})
+    catalogue = {"cart": {"aliases": ["cart-api"]}, "reports": {}, "session": {}}
+    return configured("redis", {"sample_s": 0, **values, **own}, services=catalogue)
 
 
 def test_a_slow_command_is_found_and_its_arguments_stay_away(
@@ -137,17 +138,48 @@ def test_a_user_that_only_reads_statistics_sees_all_of_it(
     assert len(found.items) == 3
     check = asyncio.run(built.check())
     assert check.ok
+    assert "who calls it is not shown to this user: +client|list" in check.line
     assert "whether this user may also write is not shown to it" in check.line
     unlimited = asyncio.run(connector(port).check())
+    assert "+client|list" not in unlimited.line
     assert "warning: the user default can also write" in unlimited.line
+
+
+def test_whoever_has_connections_calls_the_cache(running: Programs, tmp_path: Path) -> None:
+    import redis
+
+    port = start(running)
+    with client(port) as owner:
+        owner.execute_command(*READER.split(), "+client|list")
+        owner.execute_command("ACL", "SETUSER", "svc-reports", "on", "nopass", "+@all")
+    logins: list[dict[str, Any]] = [
+        {"client_name": "cart-api"},
+        {"username": "svc-reports", "password": "x"},
+        {},
+    ]
+    with ExitStack() as stack:
+        for login in logins:
+            one = stack.enter_context(redis.Redis(port=port, **login))
+            one.ping()
+        found = snapshot(connector(port, username="faultline", password="pw-1"), tmp_path)
+    assert found.missing == ()
+    calls = found.tables["topology"].select("caller", "callee", "source").rows()
+    assert calls == [
+        ("cart", "cart-cache", "database"),
+        ("reports", "cart-cache", "database_users"),
+    ]
+    assert [one.query.partition(": ")[2] for one in found.items if one.kind == "topology"] == [
+        "CLIENT LIST"
+    ]
 
 
 def test_a_wrong_password_is_a_gap_that_does_not_show_it(running: Programs, tmp_path: Path) -> None:
     port = start(running)
     built = connector(port, username="nobody", password="pw-2")
-    [gap] = snapshot(built, tmp_path).missing
-    assert "WRONGPASS" in gap.reason
-    assert "pw-2" not in str(gap)
+    gaps = snapshot(built, tmp_path).missing
+    assert [gap.kind for gap in gaps] == ["states", "topology"]
+    assert all("WRONGPASS" in gap.reason for gap in gaps)
+    assert "pw-2" not in str(gaps)
     assert not asyncio.run(built.check()).ok
 
 
@@ -182,5 +214,5 @@ def test_what_is_no_reply_is_a_gap(nonsense: bytes, tmp_path: Path) -> None:
         found = snapshot(connector(listening.getsockname()[1]), tmp_path)
         thread.join(60)
     assert found.tables == {}
-    assert [one.kind for one in found.missing] == ["states"]
+    assert [one.kind for one in found.missing] == ["states", "topology"]
     assert "internal error" not in found.missing[0].reason

@@ -19,7 +19,9 @@ from faultline.connectors.shared.rows.collection_builder import (
     full_window,
     nanoseconds,
 )
+from faultline.connectors.shared.rows.service_names import ServiceNames, in_scope, named_service
 from faultline.connectors.shared.settings.connector_settings import Limits, ServerIdentity
+from faultline.connectors.shared.settings.shared_settings import SharedSettings
 from faultline.connectors.shared.vendor_text import short
 
 C = TypeVar("C", bound=ServerIdentity)
@@ -28,6 +30,7 @@ T = TypeVar("T")
 STALE = timedelta(minutes=15)
 """A snapshot tells of an incident that ended at most so long before it."""
 LONGEST_VALUE = 200
+MOST_SERVICES = 200
 LONGEST_S = 1e9
 
 
@@ -96,16 +99,19 @@ class ServerSnapshot:
         """The answer; None where the call failed, which is a gap then."""
         return await self.builder.fetch("states", query, answer)
 
-    def calls(self, callers: Sequence[str]) -> int:
-        """Services that have connections to this server; gives how many."""
+    def calls(self, query: str, callers: Iterable[tuple[str, str]]) -> None:
+        """Services that have connections to this server, each with the source that tells."""
         observed_nanoseconds = nanoseconds(self.at)
         rows = [
-            CallRow(caller, self.service, "database", observed_nanoseconds)
+            CallRow(caller, self.service, source, observed_nanoseconds)
             # Sort, so that equal snapshots give equal rows.
-            for caller in sorted(set(callers))
+            for caller, source in sorted(set(callers))
+            # A server's connections to itself are no dependency.
+            if caller != self.service
         ]
-        # A server's connections to itself are no dependency.
-        return self.builder.add("topology", [row for row in rows if row.caller != self.service])
+        if count := self.builder.add("topology", rows):
+            item = Item("topology", query, full_window(self.scope), rows=count)
+            self.builder.items.append(item)
 
     def _row(self, query: str, fact: Fact) -> tuple[Any, ...]:
         row = StateRow(
@@ -183,3 +189,36 @@ class ServerConnector(Generic[C, S]):
                 return await self.examined(session)
         except FaultlineError as error:
             return Check(self.name, False, str(error))
+
+
+class DatabaseConnector(ServerConnector[C, S]):
+    """A server that lists its clients, which are its callers where they are known services."""
+
+    kinds: tuple[EvidenceKind, ...] = ("states", "topology")
+
+    def __init__(self, section: C, host: str, shared: SharedSettings) -> None:
+        super().__init__(section, host)
+        self._names = ServiceNames.of_catalogue(shared.services)
+
+    def called_by(
+        self, snapshot: ServerSnapshot, query: str, clients: Iterable[tuple[str, str]]
+    ) -> None:
+        """Clients as callers. They are pairs of an application's name and its user.
+
+        A client may call itself anything, so only services of the catalogue and of the
+        investigation count. Services may share a user, so it counts only where the application is
+        no service.
+        """
+        scope, _ = in_scope(snapshot.request, MOST_SERVICES)
+        services = dict.fromkeys((*self._names.services, *scope))
+        spellings = {service.casefold(): service for service in services}
+        theirs = {service: self._names.theirs(service) for service in services}
+        callers = []
+        for application, user in clients:
+            service = spellings.get(self._names.ours(application).casefold())
+            if service is not None:
+                callers.append((service, "database"))
+            # Users are called `reports_rw` or `svc-reports`.
+            elif (service := named_service(user, theirs)) is not None:
+                callers.append((service, "database_users"))
+        snapshot.calls(query, callers)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from faultline.analysis.case.alert_place import place_of
+from faultline.analysis.case.alert_place import namespace_of, place_of
 from faultline.analysis.errors import ConnectorError, FaultlineError
 from faultline.analysis.vocabulary import EvidenceKind, Window
 from faultline.connectors.shared.auth.server_access import access_of
@@ -135,13 +135,12 @@ class ClickHouseConnector:
         """Every query side by side; one that fails is a gap, the rest stands."""
         services, more = in_scope(request, MOST_SERVICES)
         async with self._http.open() as session:
-            asking = _Asking(
-                session, self._names, request, place_of(request.alert), self._public_url
-            )
+            asking = _Asking(session, self._names, request, self._public_url)
             asking.collection.unasked("metrics", bool(services), more)
             if not services:
                 return asking.collection.collected()
             tables = await self._tables(session)
+            await asking.bind(tables, services)
             calls = [asking.metrics(tables, services)]
             if tables.logs is not None:
                 calls += [asking.logs(*tables.logs, service) for service in services]
@@ -216,9 +215,10 @@ class _Asking:
     session: QuerySession
     names: ServiceNames
     request: Request
-    place: Mapping[str, str]
     public_url: str | None
     collection: CollectionBuilder = field(default_factory=CollectionBuilder)
+    within: dict[Part, list[str]] = field(default_factory=dict)
+    """The names of the services that have rows in the alert's namespace, by kind of table."""
 
     def missing(
         self, kind: EvidenceKind, query: str, reason: str, *, unknown: bool = False
@@ -249,13 +249,37 @@ class _Asking:
         """Every name that the services may have."""
         return [name for service in services for name in self.names.theirs(service)]
 
+    def bounds(self, part: Part) -> sql.Bounds:
+        """Where rows of such a table may come from."""
+        alert = self.request.alert
+        within = self.within.get(part, ())
+        return sql.Bounds(place_of(alert), namespace_of(alert), within)
+
+    async def bind(self, tables: Tables, services: Sequence[str]) -> None:
+        """Which services have rows in the alert's namespace. The others run in another one, as
+        what a service calls often does, and are read wherever they are."""
+        if namespace_of(self.request.alert):
+            parts = [part for part in tables.by_part if part != "samples"]
+            await asyncio.gather(*(self._bind(part, tables, services) for part in parts))
+
+    async def _bind(self, part: Part, tables: Tables, services: Sequence[str]) -> None:
+        window = full_window(self.request.scope)
+        text = sql.services_within(
+            part, tables.by_part[part], self.theirs(services), self.bounds(part), window
+        )
+        rows = await self.query(KINDS.get(part, "metrics"), text, tuple[str])
+        there = {name for (name,) in rows or ()}
+        # A service is there under any of its names.
+        names = [self.theirs([service]) for service in services]
+        self.within[part] = [name for theirs in names if there & set(theirs) for name in theirs]
+
     async def golden(self, table: SourceTable, layout: Layout, services: Sequence[str]) -> None:
         """Rate, errors and latency of the spans that the services serve."""
         window = full_window(self.request.scope)
         grid = CountGrid.of(window)
         if not grid.steps:
             return
-        where = sql.rows_of(table, layout, self.theirs(services), self.place)
+        where = sql.rows_of(table, layout, self.theirs(services), self.bounds("spans"))
         text = sql.golden(table, layout, where, grid)
         query = await self.query("metrics", text, decoded.Golden)
         if query is not None:
@@ -267,12 +291,14 @@ class _Asking:
         grid = CountGrid.of(window)
         names = self.theirs(services)
         points = []
-        for part in ("gauge", "sum"):
+        otel_parts: tuple[Part, ...] = ("gauge", "sum")
+        for part in otel_parts:
             if (table := tables.by_part.get(part)) is not None:
-                points.append(sql.otel_points(table, names, self.place, window))
+                points.append(sql.otel_points(table, names, self.bounds(part), window))
         samples, series = tables.by_part.get("samples"), tables.by_part.get("series")
         if samples is not None and series is not None:
-            points.append(sql.signoz_points(samples, series, names, self.place, window))
+            bounds = self.bounds("series")
+            points.append(sql.signoz_points(samples, series, names, bounds, window))
         for point in points if grid.steps else ():
             text = sql.metrics(point, grid)
             query = await self.query("metrics", text, decoded.Point)
@@ -284,7 +310,7 @@ class _Asking:
 
     async def logs(self, table: SourceTable, layout: Layout, service: str) -> None:
         """Counts, errors and a sample of all lines, of each window."""
-        every = sql.rows_of(table, layout, self.theirs([service]), self.place)
+        every = sql.rows_of(table, layout, self.theirs([service]), self.bounds("logs"))
         line_queries: list[tuple[str, int, str | None]] = [
             (f"{every} AND {sql.failing(layout)}", ERRORS, None),
             (every, SAMPLE, None),
@@ -316,7 +342,7 @@ class _Asking:
 
     async def spans(self, table: SourceTable, layout: Layout, service: str) -> None:
         """Whole traces of a service, of each window."""
-        where = sql.rows_of(table, layout, self.theirs([service]), self.place)
+        where = sql.rows_of(table, layout, self.theirs([service]), self.bounds("spans"))
         for window in sampled_windows(self.request.scope):
             text = sql.trace_ids(table, layout, where, window)
             chosen = await self.query("spans", text, tuple[str])
@@ -342,8 +368,8 @@ class _Asking:
         for table, column in (("metrics", 1), ("logs", 1), ("spans", 3)):
             named_services |= {row[column] for row in self.collection.rows.get(table, ())}
         reason = "no line, span or metric names it; see aliases in the catalogue"
-        if self.place:
-            where = ", ".join(f"{kind} {value}" for kind, value in self.place.items())
+        if place := place_of(self.request.alert):
+            where = ", ".join(f"{kind} {value}" for kind, value in place.items())
             reason = f"no line, span or metric of {short(where, 120)} names it"
         for service in services:
             if service not in named_services:

@@ -200,6 +200,11 @@ class SourceTable:
             return f"JSONExtractString({identifier(column)}, {literal(name)})"
         return f"{identifier(column)}[{literal(name)}]"
 
+    def layout(self, part: Part) -> Layout | None:
+        """Its layout as a table of log lines or spans; None as one of metrics."""
+        layouts = LAYOUTS.get(part, ())
+        return next((layout for layout in layouts if layout.needs <= self.types.keys()), None)
+
 
 @dataclass(frozen=True)
 class Tables:
@@ -219,12 +224,8 @@ class Tables:
 
     def _with_layout(self, part: Part) -> tuple[SourceTable, Layout] | None:
         table = self.by_part.get(part)
-        if table is None:
-            return None
-        layout = next(
-            candidate for candidate in LAYOUTS[part] if candidate.needs <= table.types.keys()
-        )
-        return table, layout
+        layout = table.layout(part) if table is not None else None
+        return (table, layout) if table is not None and layout is not None else None
 
 
 def tables_of(columns: Iterable[Column], table_names: Mapping[Part, Sequence[str]]) -> Tables:

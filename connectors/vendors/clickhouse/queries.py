@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from faultline.analysis.kinds.place_names import PLACE_LABELS
 from faultline.analysis.vocabulary import Window
@@ -11,6 +12,7 @@ from faultline.connectors.shared.rows.collection_builder import nanoseconds
 from faultline.connectors.shared.rows.log_windows import BAD_WORDS, FAILING, LONGEST_LINE, CountGrid
 from faultline.connectors.vendors.clickhouse.layouts import (
     Layout,
+    Part,
     SourceTable,
     in_list,
     literal,
@@ -19,6 +21,18 @@ from faultline.connectors.vendors.clickhouse.layouts import (
 MOST_TRACES, MOST_SPANS = 30, 2000
 MOST_POINTS = 50_000
 """Rows of one answer of metrics: 60 metrics of five services for two and a half hours."""
+NAMESPACES = ("k8s.namespace.name", "service.namespace")
+"""Resource attributes of OpenTelemetry's semantic conventions. The first that is there tells."""
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """Where rows may come from: environment, cluster and region by kind, and the alert's namespace
+    for the services that have rows there, by their names."""
+
+    place: Mapping[str, str]
+    namespace: str = ""
+    within: Sequence[str] = ()
 
 
 def columns(names: Iterable[str], database: str | None) -> str:
@@ -45,24 +59,56 @@ def of_window(layout: Layout, window: Window) -> str:
     return during(layout, nanoseconds(window.start), nanoseconds(window.end))
 
 
-def at_place(table: SourceTable, column: str, place: Mapping[str, str]) -> str:
-    """The condition that a row names no other environment, cluster or region; empty without any."""
+def at_place(table: SourceTable, column: str, service: str, bounds: Bounds) -> str:
+    """The condition that a row names no other environment, cluster, region or namespace; empty
+    without any. `service` is the SQL for the service."""
     conditions = ""
-    for kind, value in place.items():
+    for kind, value in bounds.place.items():
         names = [name for name in PLACE_LABELS[kind] if "." in name]
-        if table.types.get(column) == "String":
-            # SigNoz writes the labels of series with dots or with underscores.
-            names += [name.replace(".", "_") for name in names]
-        text = ", ".join(f"nullIf({table.attribute(column, name)}, '')" for name in names)
-        conditions += f" AND coalesce({text}, {literal(value)}) = {literal(value)}"
+        conditions += f" AND {_first_of(table, column, names, value)} = {literal(value)}"
+    if bounds.within:
+        # A row without a namespace may come from this one.
+        there = _first_of(table, column, NAMESPACES, bounds.namespace)
+        is_there = f"{there} = {literal(bounds.namespace)}"
+        conditions += f" AND ({is_there} OR NOT {in_list(service, bounds.within)})"
     return conditions
 
 
-def rows_of(
-    table: SourceTable, layout: Layout, names: Sequence[str], place: Mapping[str, str]
-) -> str:
+def _first_of(table: SourceTable, column: str, names: Sequence[str], default: str) -> str:
+    """SQL for the first of these attributes that a row has."""
+    every = list(names)
+    if table.types.get(column) == "String":
+        # SigNoz writes the labels of series with dots or with underscores.
+        every += [name.replace(".", "_") for name in names]
+    text = ", ".join(f"nullIf({table.attribute(column, name)}, '')" for name in every)
+    return f"coalesce({text}, {literal(default)})"
+
+
+def rows_of(table: SourceTable, layout: Layout, names: Sequence[str], bounds: Bounds) -> str:
     """The condition of a service, in a place where the alert names one."""
-    return in_list(layout.service, names) + at_place(table, layout.resource, place)
+    in_place = at_place(table, layout.resource, layout.service, bounds)
+    return in_list(layout.service, names) + in_place
+
+
+def services_within(
+    part: Part, table: SourceTable, names: Sequence[str], bounds: Bounds, window: Window
+) -> str:
+    """The services that have rows in the namespace."""
+    start, end = nanoseconds(window.start), nanoseconds(window.end)
+    layout = table.layout(part)
+    if layout is not None:
+        service, column, during_window = layout.service, layout.resource, of_window(layout, window)
+    elif part == "series":
+        service, column = _series_service(table), "labels"
+        during_window = _of_series(start // 1_000_000, end // 1_000_000)
+    else:
+        service, column, during_window = "ServiceName", "ResourceAttributes", _of_points(start, end)
+    there = _first_of(table, column, NAMESPACES, "")
+    return (
+        f"SELECT DISTINCT toString({service}) FROM {table.sql} WHERE {during_window} "
+        f"AND {in_list(service, names)}{at_place(table, column, service, bounds)} "
+        f"AND {there} = {literal(bounds.namespace)} LIMIT 1000"
+    )
 
 
 def failing(layout: Layout) -> str:
@@ -150,9 +196,24 @@ def spans(table: SourceTable, layout: Layout, ids: Sequence[str], window: Window
     )
 
 
-def otel_points(
-    table: SourceTable, names: Sequence[str], place: Mapping[str, str], window: Window
-) -> str:
+def _of_points(start_ns: int, end_ns: int) -> str:
+    return (
+        f"TimeUnix >= fromUnixTimestamp64Nano({start_ns}) AND "
+        f"TimeUnix < fromUnixTimestamp64Nano({end_ns})"
+    )
+
+
+def _of_series(start_ms: int, end_ms: int) -> str:
+    # Series are listed once an hour, so begin at the full hour.
+    return f"unix_milli >= {start_ms - start_ms % 3_600_000} AND unix_milli < {end_ms}"
+
+
+def _series_service(series: SourceTable) -> str:
+    named = [series.attribute("labels", name) for name in ("service.name", "service_name")]
+    return f"coalesce(nullIf({named[0]}, ''), {named[1]})"
+
+
+def otel_points(table: SourceTable, names: Sequence[str], bounds: Bounds, window: Window) -> str:
     """Points of a table of gauges or of sums."""
     kind = "'gauge'"
     if "IsMonotonic" in table.types:
@@ -165,9 +226,8 @@ def otel_points(
         "toString(MetricUnit) AS unit, cityHash64(toJSONString(ResourceAttributes), "
         f"toJSONString(Attributes)) AS series, {kind} AS kind, "
         f"toUnixTimestamp(TimeUnix) AS at_s, Value AS value FROM {table.sql} WHERE "
-        f"TimeUnix >= fromUnixTimestamp64Nano({start}) AND "
-        f"TimeUnix < fromUnixTimestamp64Nano({end}) AND {in_list('ServiceName', names)}"
-        f"{at_place(table, 'ResourceAttributes', place)}"
+        f"{_of_points(start, end)} AND {in_list('ServiceName', names)}"
+        f"{at_place(table, 'ResourceAttributes', 'ServiceName', bounds)}"
     )
 
 
@@ -175,20 +235,18 @@ def signoz_points(
     samples: SourceTable,
     series: SourceTable,
     names: Sequence[str],
-    place: Mapping[str, str],
+    bounds: Bounds,
     window: Window,
 ) -> str:
     """Points of SigNoz's samples, whose series are in a table with a row an hour."""
     start, end = nanoseconds(window.start) // 1_000_000, nanoseconds(window.end) // 1_000_000
-    named = [series.attribute("labels", name) for name in ("service.name", "service_name")]
-    service = f"coalesce(nullIf({named[0]}, ''), {named[1]})"
+    service = _series_service(series)
     kind = "multiIf(not is_monotonic, 'gauge', temporality = 'Delta', 'delta', 'cumulative')"
     described = (
         f"SELECT fingerprint, any({service}) AS service, any(unit) AS units, any({kind}) AS kind "
-        f"FROM {series.sql} WHERE type IN ('Gauge', 'Sum') AND "
-        # Series are listed once an hour, so begin at the full hour.
-        f"unix_milli >= {start - start % 3_600_000} AND unix_milli < {end} AND "
-        f"{in_list(service, names)}{at_place(series, 'labels', place)} GROUP BY fingerprint"
+        f"FROM {series.sql} WHERE type IN ('Gauge', 'Sum') AND {_of_series(start, end)} AND "
+        f"{in_list(service, names)}{at_place(series, 'labels', service, bounds)} "
+        "GROUP BY fingerprint"
     )
     return (
         "SELECT d.service AS service, toString(s.metric_name) AS metric, "

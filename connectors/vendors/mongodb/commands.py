@@ -69,6 +69,19 @@ OPERATIONS: Mapping[str, Any] = {
 }
 """Who is where in the server ("$currentOp (aggregation stage)")."""
 
+CLIENTS: Mapping[str, Any] = {
+    "aggregate": 1,
+    "pipeline": [
+        {"$currentOp": {"allUsers": True, "idleConnections": True, "idleSessions": False}},
+        {"$match": {"client": {"$exists": True}}},
+        # A pool has hundreds of connections of one application.
+        {"$group": {"_id": {"application": "$appName", "users": "$effectiveUsers.user"}}},
+        {"$limit": MOST_OPERATIONS},
+    ],
+    "cursor": {"batchSize": MOST_OPERATIONS},
+}
+"""Whose connections there are, also those that do nothing now."""
+
 
 def storage_of(collection: str) -> Mapping[str, Any]:
     """How much of the disk a collection takes ("$collStats (aggregation)"): one document, or one

@@ -22,7 +22,7 @@ from faultline.analysis.errors import ConnectorError, FaultlineError
 from faultline.connectors.shared.contract.base import Check
 from faultline.connectors.shared.databases.database_facts import lock_facts, open_facts
 from faultline.connectors.shared.databases.database_server import (
-    ServerConnector,
+    DatabaseConnector,
     ServerSnapshot,
     listed,
 )
@@ -31,7 +31,11 @@ from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
 from faultline.connectors.shared.vendor_text import short, unexpected_response
 from faultline.connectors.vendors.mongodb import MongodbSettings, commands, facts
-from faultline.connectors.vendors.mongodb.operations import OperationsAnswer, sessions_of
+from faultline.connectors.vendors.mongodb.operations import (
+    ClientsAnswer,
+    OperationsAnswer,
+    sessions_of,
+)
 
 T = TypeVar("T")
 VENDOR = "mongodb"
@@ -156,7 +160,7 @@ def _plain(value: Any, depth: int) -> Any:
     return str(value)[:100]
 
 
-class MongodbConnector(ServerConnector[MongodbSettings, MongodbSession]):
+class MongodbConnector(DatabaseConnector[MongodbSettings, MongodbSession]):
     """One server."""
 
     name = VENDOR
@@ -168,6 +172,12 @@ class MongodbConnector(ServerConnector[MongodbSettings, MongodbSession]):
     async def read(self, session: MongodbSession, snapshot: ServerSnapshot) -> None:
         reading = _MongodbReading(session, snapshot)
         await reading.operations()
+        # Who may not read operations has that gap already.
+        clients = await reading.answer(
+            commands.CLIENTS, ClientsAnswer, may_lack=frozenset({UNAUTHORIZED})
+        )
+        if clients is not None:
+            self.called_by(snapshot, reading.label(commands.CLIENTS), clients.clients())
         await reading.server()
         await reading.replica_set()
         await reading.sizes()
@@ -199,7 +209,7 @@ class _MongodbReading:
         self._session = session
         self._snapshot = snapshot
 
-    def _label(self, command: Mapping[str, Any]) -> str:
+    def label(self, command: Mapping[str, Any]) -> str:
         """The command as evidence names it."""
         name = next(iter(command))
         if name == "aggregate":
@@ -207,7 +217,7 @@ class _MongodbReading:
             name = next(iter(command["pipeline"][0]))
         return self._session.label(name)
 
-    async def _answer(
+    async def answer(
         self,
         command: Mapping[str, Any],
         type: type[T],
@@ -220,54 +230,54 @@ class _MongodbReading:
             return await self._session.answer(command, type, database=database)
         except FaultlineError as error:
             if not (isinstance(error, MongodbError) and error.code in may_lack):
-                self._snapshot.lacks(self._label(command), str(error))
+                self._snapshot.lacks(self.label(command), str(error))
         return None
 
     async def operations(self) -> None:
         """Who waits for whom, and what stays open."""
-        answer = await self._answer(commands.OPERATIONS, OperationsAnswer)
+        answer = await self.answer(commands.OPERATIONS, OperationsAnswer)
         if answer is not None:
             running = answer.cursor.firstBatch
             sessions = sessions_of(running)
             operation_facts = [*lock_facts(sessions), *open_facts(sessions)]
             operation_facts += facts.long_operation_facts(running)
-            self._snapshot.add(self._label(commands.OPERATIONS), operation_facts)
+            self._snapshot.add(self.label(commands.OPERATIONS), operation_facts)
 
     async def server(self) -> None:
         """Connections, tickets, cache, the server's start."""
-        status = await self._answer(commands.SERVER_STATUS, facts.ServerStatusAnswer)
+        status = await self.answer(commands.SERVER_STATUS, facts.ServerStatusAnswer)
         if status is not None:
             server_facts = facts.server_facts(status, self._snapshot.window_s)
-            self._snapshot.add(self._label(commands.SERVER_STATUS), server_facts)
+            self._snapshot.add(self.label(commands.SERVER_STATUS), server_facts)
 
     async def replica_set(self) -> None:
         """Its members, where it has any."""
-        answer = await self._answer(
+        answer = await self.answer(
             commands.REPLICA_SET, facts.ReplicaSetAnswer, may_lack=NO_REPLICA_SET
         )
         if answer is None:
             return
         # Only the configuration says which members are behind on purpose.
-        set_settings = await self._answer(commands.REPLICA_SET_CONFIG, facts.SetSettingsAnswer)
+        set_settings = await self.answer(commands.REPLICA_SET_CONFIG, facts.SetSettingsAnswer)
         delays = facts.delays_of(set_settings.config) if set_settings is not None else {}
         replica_facts = facts.set_facts(answer, delays, self._snapshot.at, self._snapshot.window_s)
         members = []
         for member in answer.members[:50]:
             members.append(f"{short(member.name, 80)}: {short(member.stateStr, 40)}")
         details = listed("members", members)
-        self._snapshot.add(self._label(commands.REPLICA_SET), replica_facts, details)
+        self._snapshot.add(self.label(commands.REPLICA_SET), replica_facts, details)
 
     async def sizes(self) -> None:
         """The file system, the databases on it, and the collections of the largest."""
-        disk = await self._answer(commands.DISK, facts.DiskAnswer)
-        databases = await self._answer(commands.DATABASES, facts.DatabasesAnswer)
+        disk = await self.answer(commands.DISK, facts.DiskAnswer)
+        databases = await self.answer(commands.DATABASES, facts.DatabasesAnswer)
         largest: list[facts.CollectionSize] = []
         details: dict[str, str] = {}
         if databases is not None:
             largest, unasked = await self._collections(databases)
             details |= facts.size_details(databases) | facts.collection_details(largest, unasked)
         if disk is not None:
-            self._snapshot.add(self._label(commands.DISK), facts.disk_facts(disk, largest), details)
+            self._snapshot.add(self.label(commands.DISK), facts.disk_facts(disk, largest), details)
 
     async def _collections(
         self, databases: facts.DatabasesAnswer
@@ -283,13 +293,13 @@ class _MongodbReading:
             if time.monotonic() > until:
                 took = f"sizes of collections took more than {SIZES_WITHIN_S:g} s"
                 self._snapshot.lacks(
-                    self._label(command), f"{took}; {len(names) - read_count} were left"
+                    self.label(command), f"{took}; {len(names) - read_count} were left"
                 )
                 break
             read_count += 1
             # None may stand for a dropped collection, which is no gap: count the gaps to tell.
             gaps = len(self._snapshot.builder.missing)
-            answer = await self._answer(
+            answer = await self.answer(
                 command, facts.ShardsAnswer, database=database, may_lack=GONE
             )
             if answer is not None:
@@ -303,7 +313,7 @@ class _MongodbReading:
         """Databases and names of collections; of the largest database first."""
         names: list[tuple[str, str]] = []
         for database in facts.databases_to_look_into(databases):
-            answer = await self._answer(commands.COLLECTIONS, facts.NamesAnswer, database=database)
+            answer = await self.answer(commands.COLLECTIONS, facts.NamesAnswer, database=database)
             if answer is None:
                 break
             names += [(database, collection.name) for collection in answer.cursor.firstBatch]
@@ -312,4 +322,4 @@ class _MongodbReading:
 
 def build(section: MongodbSettings, shared: SharedSettings) -> MongodbConnector | None:
     """The configured connector, or None without a host."""
-    return None if section.host is None else MongodbConnector(section, section.host)
+    return None if section.host is None else MongodbConnector(section, section.host, shared)

@@ -93,6 +93,28 @@ class OperationsAnswer(msgspec.Struct):
     cursor: CursorAnswer
 
 
+class ClientAnswer(msgspec.Struct):
+    application: str | None = None
+    users: list[str] = []
+
+
+class ClientGroupAnswer(msgspec.Struct):
+    client: ClientAnswer = msgspec.field(name="_id", default_factory=ClientAnswer)
+
+
+class ClientCursorAnswer(msgspec.Struct):
+    firstBatch: list[ClientGroupAnswer] = []
+
+
+class ClientsAnswer(msgspec.Struct):
+    cursor: ClientCursorAnswer
+
+    def clients(self) -> list[tuple[str, str]]:
+        """Applications, each with its user."""
+        groups = [group.client for group in self.cursor.firstBatch]
+        return [(group.application or "", " ".join(group.users)) for group in groups]
+
+
 def sessions_of(operations: Sequence[OperationAnswer]) -> list[DatabaseSession]:
     """Those that wait for a lock, or hold one that others wait for, or have a transaction."""
     sessions = []

@@ -29,7 +29,7 @@ from faultline.connectors.shared.databases.database_facts import (
     slower_facts,
     slowest_details,
 )
-from faultline.connectors.shared.databases.database_server import ServerConnector, ServerSnapshot
+from faultline.connectors.shared.databases.database_server import DatabaseConnector, ServerSnapshot
 from faultline.connectors.shared.databases.driver_session import DriverSession, values_of
 from faultline.connectors.shared.settings.connector_settings import DatabaseAddress, Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
@@ -142,7 +142,7 @@ class MysqlSession(DriverSession):
         return rows
 
 
-class MysqlConnector(ServerConnector[MysqlSettings, MysqlSession]):
+class MysqlConnector(DatabaseConnector[MysqlSettings, MysqlSession]):
     """One server."""
 
     name = VENDOR
@@ -155,8 +155,13 @@ class MysqlConnector(ServerConnector[MysqlSettings, MysqlSession]):
 
     async def read(self, session: MysqlSession, snapshot: ServerSnapshot) -> None:
         reading = _MysqlReading(session, snapshot)
-        await reading.sessions()
+        sessions = await reading.sessions()
         settings = facts.named(await reading.rows(queries.SETTINGS, facts.NamedValue) or ())
+        programs = None
+        if settings.get("performance_schema") == "ON":
+            programs = await reading.rows(queries.PROGRAMS, facts.ProgramRow)
+        clients = facts.clients_of(sessions, programs or ())
+        self.called_by(snapshot, reading.label("processlist"), clients)
         replicates = await reading.replication()
         first = await reading.overview(settings, replicates)
         await self._sampled(reading, settings, first)
@@ -224,8 +229,8 @@ class _MysqlReading:
         rows = self._session.rows(call, text, type=type)
         return await self.snapshot.fetch(self.label(text), rows)
 
-    async def sessions(self) -> None:
-        """Who waits for whom, and what stays open."""
+    async def sessions(self) -> list[facts.SessionRow]:
+        """Who waits for whom, and what stays open. Gives all sessions."""
         is_mariadb = self._session.is_mariadb
         text = queries.SESSIONS_OF_MARIADB if is_mariadb else queries.SESSIONS
         rows = await self.rows(text, facts.SessionRow)
@@ -236,6 +241,7 @@ class _MysqlReading:
             sessions = facts.sessions_of(rows, locks or ())
             session_facts = [*lock_facts(sessions), *open_facts(sessions)]
             self.snapshot.add(self.label(text), session_facts, facts.connection_details(rows))
+        return rows or []
 
     async def overview(self, settings: dict[str, str], replicates: bool) -> dict[str, str]:
         """Connections, the server's start, whether it takes writes. Gives its counters."""
@@ -268,4 +274,4 @@ def build(section: MysqlSettings, shared: SharedSettings) -> MysqlConnector | No
         return None
     if section.username is None:
         raise SettingsError("mysql.username", "must name a user that only reads statistics")
-    return MysqlConnector(section, section.host)
+    return MysqlConnector(section, section.host, shared)

@@ -80,6 +80,11 @@ class SessionRow(msgspec.Struct):
         return self.state or self.command or ""
 
 
+class ProgramRow(msgspec.Struct):
+    id: int
+    program: str | None
+
+
 class LockRow(msgspec.Struct):
     waiting: int
     holder: int
@@ -152,6 +157,12 @@ def sessions_of(rows: Sequence[SessionRow], locks: Sequence[LockRow]) -> list[Da
             )
         )
     return sessions
+
+
+def clients_of(rows: Sequence[SessionRow], programs: Iterable[ProgramRow]) -> list[tuple[str, str]]:
+    """The program and the user of each session of a client."""
+    names = {row.id: row.program or "" for row in programs}
+    return [(names.get(row.id, ""), row.user or "") for row in rows if not row.is_server]
 
 
 def connection_details(rows: Sequence[SessionRow]) -> dict[str, str]:

@@ -51,5 +51,10 @@ SELECT CONCAT(COALESCE(schema_name, ''), ' ', digest) AS id, LEFT(digest_text, 4
 FROM performance_schema.events_statements_summary_by_digest
 WHERE digest IS NOT NULL ORDER BY sum_timer_wait DESC LIMIT 500
 """
+PROGRAMS = """
+SELECT processlist_id AS id, attr_value AS program
+FROM performance_schema.session_connect_attrs WHERE attr_name = 'program_name' LIMIT 5000
+"""
+"""What a client calls itself as it connects ("Performance Schema Connection Attribute Tables")."""
 REPLICA = "SHOW REPLICA STATUS"
 GRANTS = "SHOW GRANTS"

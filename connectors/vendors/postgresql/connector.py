@@ -32,13 +32,12 @@ from faultline.connectors.shared.databases.database_facts import (
     slowest_details,
 )
 from faultline.connectors.shared.databases.database_server import (
+    DatabaseConnector,
     Fact,
-    ServerConnector,
     ServerSnapshot,
 )
 from faultline.connectors.shared.databases.driver_session import DriverSession, values_of
 from faultline.connectors.shared.rows.collection_builder import full_window, nanoseconds
-from faultline.connectors.shared.rows.service_names import ServiceNames, in_scope
 from faultline.connectors.shared.settings.connector_settings import DatabaseAddress, Limits
 from faultline.connectors.shared.settings.shared_settings import SharedSettings
 from faultline.connectors.shared.vendor_text import short
@@ -47,7 +46,6 @@ from faultline.connectors.vendors.postgresql import PostgresqlSettings, facts, q
 T = TypeVar("T")
 VENDOR = "postgresql"
 LIMITS = Limits(deadline_s=30, max_bytes=16 * 1024 * 1024, requests_per_s=20, concurrency=2)
-MOST_SERVICES = 200
 LONGEST_CONNECT_S = 10
 LOCK_S = 0.5
 """Reading statistics waits for locks of the catalogue alone; who holds one of those makes every
@@ -152,7 +150,7 @@ class PostgresSession(DriverSession):
         return ConnectorError(VENDOR, call, text, retryable=lost)
 
 
-class PostgresqlConnector(ServerConnector[PostgresqlSettings, PostgresSession]):
+class PostgresqlConnector(DatabaseConnector[PostgresqlSettings, PostgresSession]):
     """One server, and one replica of it."""
 
     name = VENDOR
@@ -160,10 +158,8 @@ class PostgresqlConnector(ServerConnector[PostgresqlSettings, PostgresSession]):
     default_limits = LIMITS
 
     def __init__(self, section: PostgresqlSettings, host: str, shared: SharedSettings) -> None:
-        super().__init__(section, host)
+        super().__init__(section, host, shared)
         self._server = PostgresServer.of(section, host)
-        self._names = ServiceNames.of_catalogue(shared.services)
-        self._catalogue = tuple(shared.services)
 
     def opened(self) -> PostgresSession:
         return self._session(self._server)
@@ -223,15 +219,7 @@ class PostgresqlConnector(ServerConnector[PostgresqlSettings, PostgresSession]):
         if hidden := sum(row.is_hidden for row in rows):
             problem = f"what {hidden} sessions of other users do is hidden: GRANT pg_monitor"
             snapshot.lacks(query, problem)
-        # Services whose name is that of an application with connections call this database.
-        scope, _ = in_scope(snapshot.request, MOST_SERVICES)
-        spellings = {name.casefold(): name for name in (*self._catalogue, *scope)}
-        names = [self._names.ours(row.application or "").casefold() for row in rows]
-        # An application may call itself anything: only known services count.
-        count = snapshot.calls([spellings[name] for name in names if name in spellings])
-        if count:
-            item = Item("topology", query, full_window(snapshot.scope), rows=count)
-            snapshot.builder.items.append(item)
+        self.called_by(snapshot, query, [(row.application or "", "") for row in rows])
 
     async def _overview(self, reading: _Reading) -> facts.ServerRow | None:
         rows = await reading.rows(queries.SERVER, facts.ServerRow)

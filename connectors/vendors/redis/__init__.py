@@ -21,13 +21,13 @@ CONNECTOR = ConnectorType(
     name="redis",
     settings=RedisSettings,
     build="faultline.connectors.vendors.redis.connector:build",
-    kinds=("states",),
+    kinds=("states", "topology"),
     docs="redis.md",
     listing=Listing(
         title="Redis, Valkey",
         login="password or client certificate",
         places="one server each",
-        permissions="INFO and SLOWLOG GET, no keys",
+        permissions="INFO, SLOWLOG GET and CLIENT LIST, no keys",
         tested_against="a real Redis 6.2",
     ),
 )

@@ -13,13 +13,13 @@ import asyncio
 from contextlib import suppress
 
 from faultline.analysis.errors import ConnectorError
-from faultline.connectors.shared.contract.base import Check
+from faultline.connectors.shared.contract.base import Check, Missing
 from faultline.connectors.shared.databases.database_facts import (
     StatementCounts,
     slower_facts,
     slowest_details,
 )
-from faultline.connectors.shared.databases.database_server import ServerConnector, ServerSnapshot
+from faultline.connectors.shared.databases.database_server import DatabaseConnector, ServerSnapshot
 from faultline.connectors.shared.databases.driver_session import DriverSession
 from faultline.connectors.shared.rows.collection_builder import full_window
 from faultline.connectors.shared.settings.connector_settings import DatabaseAddress, Limits
@@ -34,9 +34,13 @@ LIMITS = Limits(deadline_s=20, max_bytes=4 * 1024 * 1024, requests_per_s=20, con
 SECTIONS = ("server", "clients", "memory", "persistence", "replication", "stats")
 SLOW_ENTRIES = 128
 """All that Redis keeps unless set otherwise (`slowlog-max-len`)."""
-READING = frozenset({("INFO",), ("SLOWLOG", "GET"), ("ACL", "WHOAMI"), ("ACL", "GETUSER")})
+READING = frozenset(
+    {("INFO",), ("SLOWLOG", "GET"), ("CLIENT", "LIST"), ("ACL", "WHOAMI"), ("ACL", "GETUSER")}
+)
 """Every command that is sent, beside AUTH."""
 MOST_ENTRIES = 10_000
+MOST_CLIENTS = 5000
+"""About 300 bytes each. Redis serves nobody else while it lists them."""
 DEEPEST = 8
 LONGEST_CLOSE_S = 1.0
 
@@ -134,7 +138,7 @@ class RedisSession(DriverSession):
         return ConnectorError(VENDOR, call, "unexpected response", retryable=True)
 
 
-class RedisConnector(ServerConnector[RedisSettings, RedisSession]):
+class RedisConnector(DatabaseConnector[RedisSettings, RedisSession]):
     """One server."""
 
     name = VENDOR
@@ -170,6 +174,20 @@ class RedisConnector(ServerConnector[RedisSettings, RedisSession]):
         commands = list(facts.slow_commands(slow))
         slow_facts = facts.slow_facts(commands, start.timestamp(), snapshot.at.timestamp())
         snapshot.add(session.label(f"SLOWLOG GET {SLOW_ENTRIES}"), slow_facts)
+        await self._callers(session, snapshot, facts.number_of(last, "connected_clients"))
+
+    async def _callers(
+        self, session: RedisSession, snapshot: ServerSnapshot, client_count: float
+    ) -> None:
+        query = session.label("CLIENT LIST")
+        if client_count > MOST_CLIENTS:
+            reason = f"not asked of a server with more than {MOST_CLIENTS} clients"
+            snapshot.builder.missing.append(Missing("topology", query, reason))
+            return
+        # Without the right nothing but who calls is unknown, which `check` says.
+        with suppress(RefusedCommand):
+            reply = await session.ask("CLIENT", "LIST")
+            self.called_by(snapshot, query, facts.clients_of(reply))
 
     async def examined(self, session: RedisSession) -> Check:
         server = fields_of(await session.ask("INFO", "server"))
@@ -177,7 +195,12 @@ class RedisConnector(ServerConnector[RedisSettings, RedisSession]):
         # Valkey also has a redis_version, for clients of Redis.
         version = server.get("valkey_version") or server.get("redis_version", "")
         line = f"Redis {short(version, 20)} at {session.address}: INFO can be read"
-        return Check(self.name, True, f"{line}; only INFO and SLOWLOG GET are sent; {rights}")
+        try:
+            await session.ask("CLIENT", "LIST")
+        except RefusedCommand:
+            line += "; who calls it is not shown to this user: +client|list"
+        line += "; only INFO, SLOWLOG GET and CLIENT LIST are sent"
+        return Check(self.name, True, f"{line}; {rights}")
 
     async def _rights(self, session: RedisSession) -> str:
         """The server shows the rights of users to administrators alone."""
@@ -216,4 +239,4 @@ class RedisConnector(ServerConnector[RedisSettings, RedisSession]):
 
 def build(section: RedisSettings, shared: SharedSettings) -> RedisConnector | None:
     """The configured connector, or None without a host."""
-    return None if section.host is None else RedisConnector(section, section.host)
+    return None if section.host is None else RedisConnector(section, section.host, shared)

@@ -125,6 +125,16 @@ def command_counts(fields: Mapping[str, str]) -> list[StatementCounts]:
     return counts
 
 
+def clients_of(reply: Reply) -> list[tuple[str, str]]:
+    """The name and the user of each connection of CLIENT LIST: `id=7 addr=... name=cart
+    ... user=default`. A server adds fields from version to version, and a name has no space."""
+    clients = []
+    for line in (reply if isinstance(reply, str) else "").splitlines():
+        fields = dict(part.partition("=")[::2] for part in line.split(" "))
+        clients.append((fields.get("name", ""), fields.get("user", "")))
+    return clients
+
+
 def slow_commands(reply: Reply) -> Iterator[SlowCommand]:
     """Entries that can be read. Of a command only its name is kept: arguments are keys and
     values."""
