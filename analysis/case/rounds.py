@@ -26,6 +26,8 @@ class Lead(Frozen):
     because: str
     """Why, as a phrase: "called by checkout"."""
     kind: FollowedKind = "service"
+    links: tuple[str, ...] = ()
+    """Links of a service's changes: they may name its repository."""
 
 
 class Round(Frozen):

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import polars as pl
+
 from faultline.analysis.case.alert_place import namespace_of
 from faultline.analysis.case.calls import ServiceCall
 from faultline.analysis.case.folder import Case
@@ -25,6 +27,8 @@ OF_ALERT = "the alert is about it"
 CLAIM = "PersistentVolumeClaim "
 """How facts call a volume."""
 CLAIM_LABELS = ("persistentvolumeclaim", "pvc", "exported_persistentvolumeclaim")
+LINKS = 5
+"""Changes of a service whose links are passed on: more of them rarely name another repository."""
 SETTLED = 0.9
 """A change that explains the first cause so surely needs no callee."""
 
@@ -59,7 +63,13 @@ def service_leads(case: Case, diagnosis: Diagnosis, calls: Sequence[ServiceCall]
     for subject, because in reasons.items():
         # Of objects below services ("persistentvolumeclaim/data") the sources know their service.
         if "/" not in subject:
-            yield Lead(subject=subject, because=because)
+            yield Lead(subject=subject, because=because, links=change_links(case, subject))
+
+
+def change_links(case: Case, service: str) -> tuple[str, ...]:
+    """Links of the service's latest changes, each once."""
+    changes = case.changes.filter(pl.col("service") == service).sort("time", "id", descending=True)
+    return tuple(changes["link"].drop_nulls().unique(maintain_order=True).head(LINKS).to_list())
 
 
 def object_leads(case: Case, diagnosis: Diagnosis) -> list[Lead]:

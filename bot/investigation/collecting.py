@@ -106,13 +106,14 @@ async def collect_part(
     case_id: str,
     round_number: int = 1,
     leads: tuple[Lead, ...] = (),
+    earlier: tuple[tuple[Alert, Scope], ...] = (),
 ) -> CollectionPart:
     """Ask one connector and store what it brought under parts/."""
     with tempfile.TemporaryDirectory(prefix="faultline-collect-") as scratch:
         folder = Path(scratch)
         files = folder / "files"
         files.mkdir()
-        request = Request(alert, scope, files, round_number, leads)
+        request = Request(alert, scope, files, round_number, leads, earlier)
         collected = await collect_from(connector, request)
         collected = await in_thread(with_exports, collected, files)
         return await in_thread(

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from faultline.analysis.case.alert_place import place_in
 from faultline.analysis.case.rounds import ROUNDS_FILE, Lead, Round, Rounds
 from faultline.analysis.kinds.place_names import NAMESPACE_LABELS
-from faultline.analysis.vocabulary import Alert, Scope
+from faultline.analysis.vocabulary import Alert, Link, Scope
 from faultline.analysis.wording.phrases import listed, plain
 from faultline.bot.investigation.collecting import collect_part, part_name
 from faultline.bot.store.case_store import CaseStore
@@ -82,6 +82,7 @@ def request_for(leads: Sequence[Lead], alert: Alert, scope: Scope) -> tuple[Aler
         started_at=alert.started_at,
         service=services[0] if services else None,
         labels=labels,
+        links=tuple(Link(title=each.subject, url=url) for each in leads for url in each.links),
     )
     update: dict[str, object] = {
         "services": services,
@@ -107,10 +108,16 @@ async def ask_round(
     scope: Scope,
     cases: CaseStore,
     case_id: str,
+    rounds: Rounds,
 ) -> None:
-    """Ask the connectors of the round, and store what they bring as its parts."""
+    """Ask the connectors of the round, and store what they bring as its parts. `rounds`: those
+    before it."""
     lead_alert, lead_scope = request_for(each.leads, alert, scope)
     by_name = {connector.name: connector for connector in connectors}
+    earlier = {name: [(alert, scope)] for name in scope.connectors}
+    for past in rounds.rounds:
+        for name in past.connectors:
+            earlier.setdefault(name, []).append(request_for(past.leads, alert, scope))
     await asyncio.gather(
         *(
             collect_part(
@@ -121,6 +128,7 @@ async def ask_round(
                 case_id,
                 each.number,
                 _followed_by(by_name[name], each.leads),
+                tuple(earlier.get(name, ())),
             )
             for name in each.connectors
             if name in by_name

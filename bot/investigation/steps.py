@@ -211,7 +211,9 @@ class InvestigationSteps:
             return False
         stage = f"round {following.round.number}"
         await context.say(investigation_id, stage, round_line(following.round))
-        await ask_round(following.round, context.connectors, alert, scope, cases, investigation_id)
+        await ask_round(
+            following.round, context.connectors, alert, scope, cases, investigation_id, rounds
+        )
         rounds = rounds.model_copy(update={"rounds": (*rounds.rounds, following.round)})
         names = part_names(scope.connectors, rounds)
         await in_thread(assemble, alert, scope, names, cases, investigation_id)

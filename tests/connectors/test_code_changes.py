@@ -154,6 +154,13 @@ def test_in_a_shared_repository_a_change_is_of_the_services_it_names_else_of_all
     ]
 
 
+def test_a_change_that_names_a_neighbour_is_the_neighbours_too() -> None:
+    rows = ChangeRows(("cart",), neighbours=("payments", "search"))
+    files = (FileChange("services/payments/main.go"),)
+    rows.add_change(CodeChange("a" * 40, "Faster", AT, files=files), None)
+    assert sorted(rows.table()["service"].to_list()) == ["cart", "payments"]
+
+
 def test_hostile_titles_and_paths_become_short_printable_text() -> None:
     rows = ChangeRows(("cart",))
     rows.add_change(

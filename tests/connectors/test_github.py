@@ -13,6 +13,7 @@ import pytest
 from pydantic import SecretStr
 
 from faultline.analysis.case.folder import read_case, write_evidence, write_json
+from faultline.analysis.case.rounds import Lead
 from faultline.analysis.case.tables import conform, write_table
 from faultline.analysis.diagnosis import diagnose
 from faultline.analysis.errors import ConnectorError, SettingsError
@@ -436,8 +437,68 @@ def test_a_repository_the_alert_names_comes_first_and_one_nobody_configured_is_n
     )
     names = GitHubConnector(
         GitHubSettings(api_url=server.url, token=SecretStr("t")), both
-    ).repositories_for(asked)
+    ).repositories_for(asked.alert, asked.scope)
     assert names == ["shop/checkout", "shop/cart"]
+
+
+def later_request(folder: Path, lead: Lead) -> Request:
+    """Of a round about a service to which checkout's alert led."""
+    first = request(folder)
+    scope = first.scope.model_copy(update={"services": (lead.subject,)})
+    links = tuple(Link(title="change", url=url) for url in lead.links)
+    return Request(
+        alert("", service=lead.subject, links=links),
+        scope,
+        folder,
+        round=2,
+        leads=(lead,),
+        earlier=((first.alert, first.scope),),
+    )
+
+
+def test_a_later_round_reads_the_repository_of_the_suspected_service(
+    server: LocalServer, tmp_path: Path
+) -> None:
+    stand_in.serve(server)
+    settings = stand_in.settings(server.url)
+    settings["services"] = {
+        "checkout": {"github_repository": ["shop/web"]},
+        "payments": {"github_repository": [stand_in.REPOSITORY]},
+    }
+    made = CONNECTOR.configured(Settings.model_validate(settings))
+    assert made is not None
+    lead = Lead(subject="payments", because="called by checkout")
+    found = asyncio.run(collect_from(made, later_request(tmp_path, lead)))
+    assert {row["service"] for row in changes(found)} == {"payments"}
+    assert not any("shop/web" in a.path for a in server.asked)
+
+
+def test_a_link_of_a_change_leads_to_a_repository_of_the_settings_and_to_no_other(
+    server: LocalServer, tmp_path: Path
+) -> None:
+    stand_in.serve(server)
+    settings = stand_in.settings(server.url)
+    settings["services"] = {
+        "checkout": {"github_repository": ["shop/web"]},
+        "platform": {"github_repository": [stand_in.REPOSITORY]},
+    }
+    made = CONNECTOR.configured(Settings.model_validate(settings))
+    assert made is not None
+    links = (f"{shapes.WEB}/{stand_in.REPOSITORY}/commit/abc", f"{shapes.WEB}/other/secret/pull/1")
+    lead = Lead(subject="payments", because="called by checkout", links=links)
+    found = asyncio.run(collect_from(made, later_request(tmp_path, lead)))
+    assert "payments" in {row["service"] for row in changes(found)}
+    assert not any("other/secret" in a.path or "shop/web" in a.path for a in server.asked)
+
+
+def test_a_repository_that_was_read_in_the_first_round_is_not_read_again(
+    server: LocalServer, tmp_path: Path
+) -> None:
+    stand_in.serve(server)
+    lead = Lead(subject="payments", because="called by checkout")
+    shared = connector(server, "checkout", "payments")
+    assert asyncio.run(collect_from(shared, later_request(tmp_path, lead))) == Collected()
+    assert server.asked == []
 
 
 def test_no_repository_of_the_services_in_scope_is_a_gap(

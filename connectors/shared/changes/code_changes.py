@@ -180,6 +180,8 @@ class ChangeRows:
     services: Sequence[str]
     rows: dict[tuple[str, str | None, ChangeKind], dict[str, object]] = field(default_factory=dict)
     diffs: DiffBudget = field(default_factory=DiffBudget)
+    neighbours: Sequence[str] = ()
+    """Other services of the same repository: they get the changes that name them."""
 
     def add_change(self, change: CodeChange, carried: Rollout | None) -> None:
         """A merge or commit; with the rollout that carried it, where that is known."""
@@ -241,12 +243,14 @@ class ChangeRows:
                 }  # fmt: skip
 
     def _services_of(self, text: ChangeText) -> Sequence[str | None]:
-        """Of the services kept in one repository those that the change names, else all of them."""
-        if len(self.services) <= 1:
-            return self.services or [None]
-        return [s for s in self.services if touches(text, s)][:MOST_SERVICES] or self.services[
-            :MOST_SERVICES
-        ]
+        """Of the services kept in one repository those that the change names, else all of them; and
+        the neighbours that it names."""
+        services: Sequence[str | None] = self.services or [None]
+        if len(self.services) > 1:
+            named = [s for s in self.services if touches(text, s)]
+            services = (named or self.services)[:MOST_SERVICES]
+        neighbours = [s for s in self.neighbours if touches(text, s)]
+        return [*services, *neighbours[:MOST_SERVICES]]
 
 
 def utc(at: datetime) -> datetime:

@@ -11,8 +11,8 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 from faultline.analysis.errors import ConnectorError, FaultlineError, SettingsError
-from faultline.analysis.vocabulary import Alert, EvidenceKind
-from faultline.connectors.shared.changes.code_changes import PRODUCTION, DiffBudget
+from faultline.analysis.vocabulary import Alert, EvidenceKind, Scope
+from faultline.connectors.shared.changes.code_changes import PRODUCTION, ChangeRows, DiffBudget
 from faultline.connectors.shared.changes.code_host import (
     KIND,
     MOST_REPOSITORIES,
@@ -189,7 +189,9 @@ class CodeConnector(ABC, Generic[S]):
     async def collect(self, request: Request) -> Collected:
         """What was rolled out and merged around the incident. A call that fails is a gap, the
         others stand."""
-        names = self.repositories_for(request)
+        names = self._unread(request)
+        if not names and request.earlier:
+            return Collected()
         if not names:
             phrase = f"no service in scope has a {self.setting} in the settings"
             return Collected(
@@ -202,7 +204,7 @@ class CodeConnector(ABC, Generic[S]):
             readings = await asyncio.gather(
                 *(
                     read_repository(
-                        self._repository(session, n), self._services_of(n, request), request, diffs
+                        self._repository(session, n), self._rows_of(n, request, diffs), request
                     )
                     for n in read
                 )
@@ -239,23 +241,22 @@ class CodeConnector(ABC, Generic[S]):
         async with self._open() as session:
             return await code_at(self._repository(session, repository), revision, safe, line)
 
-    def repositories_for(self, request: Request) -> list[str]:
+    def _unread(self, request: Request) -> list[str]:
+        """The request's repositories without those that were read in the rounds before."""
+        read: list[str] = []
+        for alert, scope in request.earlier:
+            names = [r for r in self.repositories_for(alert, scope) if r not in read]
+            read += names[:MOST_REPOSITORIES]
+        names = self.repositories_for(request.alert, request.scope)
+        return [name for name in names if name not in read]
+
+    def repositories_for(self, alert: Alert, scope: Scope) -> list[str]:
         """Those that the alert itself names, then those of the services in scope; without a scope,
         all."""
-        alert_text = " ".join(
-            [*request.alert.labels.values(), *(link.url for link in request.alert.links)]
-        )[:32_768]
-        # Match whole names: "shop/api" must not be found in "shop/api-gateway".
-        named = [
-            r
-            for r in self.repositories
-            if re.search(rf"(?<![\w.-]){re.escape(r)}(?![\w-])", alert_text)
-        ]
-        scope = request.scope
+        texts = [*alert.labels.values(), *(link.url for link in alert.links)]
+        named = [r for r in self.repositories if _names(texts, r)]
         services = [
-            s
-            for s in (*scope.services, request.alert.service, self._jobs.get(scope.job or ""))
-            if s
+            s for s in (*scope.services, alert.service, self._jobs.get(scope.job or "")) if s
         ]
         requested_services = [
             r for s in (services or self._services) for r in self._services.get(s, ())
@@ -269,13 +270,21 @@ class CodeConnector(ABC, Generic[S]):
         # A host may leave its production flag unset, so the name counts as well.
         return bool(is_production) or bool(PRODUCTION.search(environment))
 
-    def _services_of(self, repository: str, request: Request) -> tuple[str, ...]:
-        """The services kept in a repository, those in scope where there are any, else the training
-        job in scope."""
+    def _rows_of(self, repository: str, request: Request, diffs: DiffBudget) -> ChangeRows:
+        """Rows for the services kept in a repository: those in scope where there are any, else the
+        training job in scope. The others get the changes that name them."""
         services = [s for s, names in self._services.items() if repository in names]
         job = request.scope.job
-        named = tuple(s for s in request.scope.services if s in services)
-        return named or ((job,) if job and self._jobs.get(job) in services else tuple(services))
+        if (
+            job
+            and self._jobs.get(job) in services
+            and not set(services) & {*request.scope.services}
+        ):
+            return ChangeRows((job,), diffs=diffs)
+        linked = [each.subject for each in request.leads if _names(each.links, repository)]
+        in_scope = [s for s in request.scope.services if s in services or s in linked]
+        neighbours = [s for s in services if s not in in_scope] if in_scope else []
+        return ChangeRows(in_scope or services, diffs=diffs, neighbours=neighbours)
 
     async def _read_code(
         self, readings: Sequence[RepositoryReading], alert: Alert
@@ -291,6 +300,13 @@ class CodeConnector(ABC, Generic[S]):
             "none of the files that the alert's stack trace names was found in these repositories"
         )
         return [Missing(KIND, f"code at {first.path}:{first.line}", phrase)]
+
+
+def _names(texts: Iterable[str], repository: str) -> bool:
+    """Whether a text names the repository."""
+    # Match whole names: "shop/api" must not be found in "shop/api-gateway".
+    name = rf"(?<![\w.-]){re.escape(repository)}(?![\w-])"
+    return re.search(name, " ".join(texts)[:32_768]) is not None
 
 
 async def _refusal(session: LinkedSession, path: str) -> str:

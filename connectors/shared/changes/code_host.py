@@ -108,15 +108,12 @@ class RepositoryReading:
 
 
 async def read_repository(
-    repository: Repository, services: Sequence[str], request: Request, diffs: DiffBudget
+    repository: Repository, rows: ChangeRows, request: Request
 ) -> RepositoryReading:
-    """Everything of one repository around the incident, its rollouts and changes as rows for these
-    services."""
+    """Everything of one repository around the incident, its rollouts and changes as rows."""
     scope = request.scope
     window = Window(start=scope.events_from - LOOKBACK, end=scope.incident.end + SKEW)
-    reading = RepositoryReading(
-        repository, window, ChangeRows(services, diffs=diffs), request.alert.started_at
-    )
+    reading = RepositoryReading(repository, window, rows, request.alert.started_at)
     # Ask for the branch first: a repository that cannot be read costs one call and one gap.
     branch = await reading.tried("the repository", repository.default_branch())
     if branch is None:

@@ -40,6 +40,8 @@ class Request:
     files: Path
     round: int = 1
     leads: tuple[Lead, ...] = ()
+    earlier: tuple[tuple[Alert, Scope], ...] = ()
+    """What the same connector was asked about in the rounds before, first round first."""
 
     def subjects(self, kind: FollowedKind) -> list[str]:
         """The objects of a kind to which the evidence leads."""

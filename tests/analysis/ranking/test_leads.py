@@ -10,7 +10,7 @@ import pytest
 from faultline.analysis.case.folder import Case
 from faultline.analysis.case.rounds import Lead
 from faultline.analysis.diagnosis import diagnose
-from faultline.analysis.ranking.leads import OF_ALERT, leads_of
+from faultline.analysis.ranking.leads import OF_ALERT, change_links, leads_of
 from tests.analysis.cases import at, series, write_case
 
 
@@ -70,3 +70,14 @@ def test_the_node_of_an_evicted_pod_is_a_lead_until_a_cluster_tells_of_it(
         monitors=[monitor] if listed else [],
     )
     assert [lead.subject for lead in leads(case)] == ([] if listed else ["node-3"])
+
+
+def test_a_suspected_service_brings_the_links_of_its_changes(tmp_path: Path) -> None:
+    metrics = series("web", "error_ratio", 0.01, 0.4) + series("api", "error_ratio", 0.01, 0.5)
+    changes = [
+        {"time": at(minutes), "service": service, "kind": "deploy", "id": link, "title": "Deploy"}
+        | {"link": link}
+        for minutes, service, link in ((1, "api", "a1"), (2, "web", "w"), (3, "api", "a2"))
+    ]
+    case = write_case(tmp_path, alert={"service": "web"}, metrics=metrics, changes=changes)
+    assert change_links(case, "api") == ("a2", "a1")

@@ -660,3 +660,25 @@ def test_an_alert_that_speaks_of_tests_is_none(title: str) -> None:
 def test_an_acknowledgement_starts_nothing() -> None:
     route, body = payload("57")
     assert isinstance(read_all(route, body), Ignored)
+
+
+@pytest.mark.parametrize(
+    ("number", "title", "severity"),
+    [
+        ("05", "CPUThrottlingHigh", "info"),
+        ("06", "KubeDeploymentReplicasMismatch", "warning"),
+        ("10", "IstioHigh5xx", "page"),
+        ("18", "HighLatency", "critical"),
+        ("20", "CheckoutHighErrorRate", "critical"),
+        ("24", "Checkout errors", "P1"),
+        ("29", "payments-api-invocations-anomaly", None),
+        ("41", "TypeError: null", "error"),
+        ("46", "heartbeat", "Sev1"),
+    ],
+)
+def test_ordinary_payloads_fire_with_title_and_severity(
+    number: str, title: str, severity: str | None
+) -> None:
+    alert = read(number, NO_CATALOGUE)
+    assert (alert.status, alert.title, alert.severity) == ("firing", title, severity)
+    assert not alert.no_data

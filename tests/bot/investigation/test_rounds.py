@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 
 from faultline.analysis.case.folder import Case, read_case, read_diagnosis
-from faultline.analysis.case.rounds import FollowedKind, Lead, Rounds
+from faultline.analysis.case.rounds import FollowedKind, Lead, Round, Rounds
 from faultline.analysis.kinds.evidence_kinds import EvidenceKind
 from faultline.analysis.vocabulary import Alert, Scope, Window
 from faultline.bot.investigation.rounds import (
@@ -270,7 +270,9 @@ def test_each_source_is_asked_about_the_kinds_of_leads_that_it_can_follow(
     # Nobody follows volumes here.
     assert chosen.round.leads == (LEADS[0], NODE)
     assert chosen.round.connectors == ("deploys", "cluster")
-    asyncio.run(ask_round(chosen.round, [deploys, cluster], ALERT, SCOPE, context.cases, "c"))
+    asyncio.run(
+        ask_round(chosen.round, [deploys, cluster], ALERT, SCOPE, context.cases, "c", Rounds())
+    )
     assert [request.leads for request in deploys.requests] == [(LEADS[0],)]
     assert [request.leads for request in cluster.requests] == [(LEADS[0], NODE)]
     assert deploys.services() == cluster.services() == [("s0",)]
@@ -284,3 +286,19 @@ def test_a_round_about_a_node_alone_asks_no_source_of_services(deploys: Deploys)
     assert chosen.connectors == ("cluster",)
     alert, scope = request_for([NODE], ALERT, SCOPE)
     assert (alert.service, scope.services) == (None, ())
+
+
+def test_a_round_says_what_was_asked_before_and_what_the_changes_link_to(
+    context: WorkerContext, deploys: Deploys
+) -> None:
+    """A code host reads the repositories of the suspects, each in one round alone."""
+    link = "https://github.com/shop/payments/commit/abc"
+    lead = Lead(subject="payments", because="called by web", links=(link,))
+    first = SCOPE.model_copy(update={"connectors": ("deploys",)})
+    second = Round(number=2, leads=LEADS[:1], connectors=("deploys",))
+    third = Round(number=3, leads=(lead,), connectors=("deploys",))
+    rounds = Rounds(rounds=(second,))
+    asyncio.run(ask_round(third, [deploys], ALERT, first, context.cases, "c", rounds))
+    (request,) = deploys.requests
+    assert [scope.services for _, scope in request.earlier] == [("web",), ("s0",)]
+    assert [each.url for each in request.alert.links] == [link]
