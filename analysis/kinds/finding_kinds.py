@@ -8,7 +8,6 @@ of all.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -83,8 +82,8 @@ class FindingKind:
         return self.faults[0] if self.faults else None
 
 
-_OF_STORES = re.compile(r"(statement|command|query|operation|commit)_latency")
-"""Latencies that a store measures of its own work."""
+_OF_STORES = frozenset({"statement_latency_mean", "command_latency_mean"})
+"""Latencies that exporters of stores measure of the store's own work."""
 
 
 def _fault_of_shift(finding: DetailedFinding) -> FaultKind | None:
@@ -97,7 +96,7 @@ def _fault_of_shift(finding: DetailedFinding) -> FaultKind | None:
         # Free memory falls where used memory rises: both say that it gets scarce.
         scarcer = "down" if is_headroom(finding.signal or "") else "up"
         return fault.RESOURCE if finding.details.direction == scarcer else None
-    if signal_class is SignalClass.LATENCY and _OF_STORES.search(finding.signal or ""):
+    if finding.signal in _OF_STORES:
         return fault.STORE_LATENCY
     return fault.FAULT_OF_METRIC.get(signal_class, fault.OTHER)
 

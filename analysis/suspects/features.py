@@ -117,8 +117,8 @@ class Features:
     state_effect: float = 0.0
     """What facts about objects say, by how near they are to a cause."""
     changed: float = 0.0
-    """How shortly before the alert went bad it was changed, by how much trouble of any kind it
-    shows."""
+    """How shortly before the alert went bad it was changed, by how much trouble it shows that is
+    not failures of its callees."""
     call_gap: float = 0.0
     critical_path: float = 0.0
     flow_break: float = 0.0
@@ -222,9 +222,9 @@ class SuspectFeatures:
         misses = self._share_of_class(subject, SignalClass.HIT_RATIO)
         asks_more = self._loads.asks_more(subject)
         nameless_lines = self._nameless_lines[subject]
-        # A change of what is in no trouble of any kind is a coincidence.
+        # A change of what is in no trouble but that of its callees is a coincidence.
         changed = self._observation.changed.get(subject, 0.0)
-        changed *= max(self.trouble(subject), in_vain, limits, asks_more, nameless_lines)
+        changed *= max(slow, self_failing * failing, in_vain, limits, asks_more, nameless_lines)
         place, states = self._places.get(subject), self._states.get(subject, {})
         services_there = place.services if place else ()
         in_place = max([self._scores.get(name, 0.0) for name in services_there], default=0.0)

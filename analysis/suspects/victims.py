@@ -18,7 +18,7 @@ from typing import Literal
 import numpy as np
 
 from faultline.analysis.analyzers import fault_kind, fault_of
-from faultline.analysis.kinds.fault_kinds import LATENCY, STORE_LATENCY, TRAFFIC
+from faultline.analysis.kinds.fault_kinds import LATENCY, TRAFFIC
 from faultline.analysis.kinds.finding_kinds import FAN_OUT
 from faultline.analysis.kinds.signals import SignalClass, classify
 from faultline.analysis.metrics.explained_share import (
@@ -130,7 +130,7 @@ class _Propagation:
         slow = _shown(callee, "slow") if hops == 1 else 0.0
         fails = _shown(callee, "fails") if hops == 1 else 0.0
         fault = fault_kind(kind)
-        if fault.travels == "slow" and fault is not STORE_LATENCY and fault.alerts_as is None:
+        if fault.travels == "slow" and not fault.is_symptom:
             # A pool or a queue fills however little slower what it waits for is.
             share = max(itself, slow)
         elif fault.travels == "slow":

@@ -93,11 +93,11 @@ def write_labelled_case(case: Path, played: Played, labelled: Path) -> None:
     it."""
     assert played.truth is not None
     label: dict[str, Any] = {"fault": played.kind, "change": played.truth.change_id or "none"}
-    if played.truth.story == "nothing":
-        label["verdict"] = "no_active_incident"
-    elif played.truth.names:
+    if played.truth.names:
         subject, *aliases = played.truth.names
         label |= {"subject": subject, "aliases": aliases}
+    else:
+        label["verdict"] = "no_active_incident"
     copy = labelled / f"plain-rig-{played.seed:02d}{list(KINDS).index(played.kind):03d}"
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(case, copy)
