@@ -214,6 +214,50 @@ def test_native_histograms_are_read(native: pl.DataFrame) -> None:
     assert 62 < found["latency_p99"] <= 125
 
 
+@pytest.fixture(scope="module")
+def bucketless(tmp_path_factory: pytest.TempPathFactory) -> Iterator[pl.DataFrame]:
+    """What the connector brings of a summary without quantiles, of a native histogram of which an
+    agent kept the bucket +Inf alone, and of a histogram with buckets, all of 40 ms on average."""
+    series = OpenMetrics()
+    first = int((ALERT_AT - timedelta(hours=3)).timestamp())
+    for t in range(first, int(ALERT_AT.timestamp()) + 1, EVERY_S):
+        count = 10 * (t - first)
+        for name, service in (
+            ("http_request_duration_seconds", "quotes"),
+            ("http_server_request_duration_seconds", "carts"),
+            ("http_request_duration_seconds", "users"),
+        ):
+            labels = f'service="{service}",status="200"'
+            bounds = {"quotes": (), "carts": ("+Inf",), "users": ("0.03", "0.05", "+Inf")}
+            for le in bounds[service]:
+                part = 0.5 if le == "0.03" else 1.0
+                series.add(f"{name}_bucket", "unknown", f'{labels},le="{le}"', part * count, t)
+            series.add(f"{name}_sum", "unknown", labels, 0.04 * count, t)
+            series.add(f"{name}_count", "unknown", labels, count, t)
+    folder = tmp_path_factory.mktemp("bucketless")
+    with running_prometheus(folder, series.finished()) as running:
+        collected = asyncio.run(PrometheusConnector(running.url).collect(request_for(folder)))
+        yield collected.tables["metrics"]
+
+
+@pytest.mark.parametrize("service", ["quotes", "carts"])
+def test_latency_is_a_mean_where_there_are_no_buckets(
+    bucketless: pl.DataFrame, service: str
+) -> None:
+    rows = bucketless.filter((pl.col("service") == service) & pl.col("value").is_not_null())
+    assert dict(rows.group_by("signal").agg(pl.col("value").median()).iter_rows()) == {
+        "request_rate": pytest.approx(10.0, rel=0.01),
+        "error_ratio": 0.0,
+        "latency_mean": pytest.approx(40.0, rel=0.01),
+    }
+    assert rows.filter(pl.col("signal") == "latency_mean")["unit"].unique().to_list() == ["ms"]
+
+
+def test_percentiles_are_preferred_to_a_mean(bucketless: pl.DataFrame) -> None:
+    signals = set(bucketless.filter(pl.col("service") == "users")["signal"])
+    assert signals == {"request_rate", "error_ratio", "latency_p50", "latency_p99"}
+
+
 def test_a_summary_is_not_taken_for_a_native_histogram() -> None:
     name = "http_request_duration_seconds"
     of_summary = existing(DEFAULTS, [name, f"{name}_count", f"{name}_sum"])

@@ -48,6 +48,7 @@ from faultline.connectors.vendors.prometheus.gpus import GpuQueries, gpu_queries
 from faultline.connectors.vendors.prometheus.history import data_since
 from faultline.connectors.vendors.prometheus.http_api import PrometheusApi
 from faultline.connectors.vendors.prometheus.long_standing import dated
+from faultline.connectors.vendors.prometheus.mean_latencies import mean_queries
 from faultline.connectors.vendors.prometheus.node_names import name_nodes
 from faultline.connectors.vendors.prometheus.part_places import place_parts
 from faultline.connectors.vendors.prometheus.part_queries import part_queries
@@ -240,6 +241,7 @@ class PrometheusConnector:
             )
             selections = [PrometheusSelection(query) for query in queries if query is not None]
             await ask_all(api, selections, scope, spans, self._choice.step_s)
+            selections += await self._means(api, names, selections, scope, place, spans)
             parts = await part_queries(
                 api, self._choice, available, selections, scope, place, scope.incident
             )
@@ -342,6 +344,7 @@ class PrometheusConnector:
         ]
         every = [*selections, alerts] if "ALERTS" in names else selections
         await ask_all(api, every, scope, spans, self._choice.step_s)
+        selections += await self._means(api, names, selections, scope, place, spans)
         parts = await part_queries(
             api, self._choice, available, selections, scope, place, scope.incident
         )
@@ -365,6 +368,21 @@ class PrometheusConnector:
             keep_namespace(every, namespace)
         keep_jobs(every, _job_namespaces(request.alert))
         return _Answers([*selections, *in_parts], beneath, gpus.missing)
+
+    async def _means(
+        self,
+        api: PrometheusApi,
+        names: frozenset[str],
+        selections: Sequence[PrometheusSelection],
+        scope: Scope,
+        place: Mapping[str, str],
+        spans: Sequence[Window],
+    ) -> list[PrometheusSelection]:
+        """What a mean tells where no percentile does."""
+        queries = await mean_queries(api, self._choice, names, selections, scope, place, spans)
+        means = [PrometheusSelection(query) for query in queries]
+        await ask_all(api, means, scope, spans, self._choice.step_s)
+        return means
 
     async def _states(
         self,
