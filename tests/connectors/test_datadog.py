@@ -173,6 +173,16 @@ def test_resources_come_in_cores_and_bytes(told: tuple[Collected, list[Asked]]) 
     assert metrics.filter(signal="memory_bytes")["unit"].unique().to_list() == ["bytes"]
 
 
+def test_memory_is_that_of_the_largest_container(told: tuple[Collected, list[Asked]]) -> None:
+    memory = {
+        query["query"].partition("{")[0]
+        for body in bodies(told[1], "/api/v2/query/timeseries")
+        for query in body["data"]["attributes"]["queries"]
+        if "memory" in query.get("query", "")
+    }
+    assert memory == {"max:container.memory.usage"}
+
+
 def test_both_windows_of_logs_are_asked_alike(told: tuple[Collected, list[Asked]]) -> None:
     asked = bodies(told[1], LOGS)
     by_window: dict[str, list[tuple[str, int]]] = {}

@@ -37,7 +37,8 @@ ELSEWHERE = "billing"
 
 
 def samples() -> str:
-    """Three hours of requests, and of containers."""
+    """Three hours of requests, and of containers; a rollout adds a second pod ten minutes before
+    the end."""
     series = OpenMetrics()
     begin = END - 3 * 3600
     for t in range(begin, END, INTERVAL_S):
@@ -46,6 +47,9 @@ def samples() -> str:
             labels = f'namespace="{space}",pod="payments-1",container="payments"'
             memory = 4e8 if space == "prod" else 9e8
             series.add("container_memory_working_set_bytes", "gauge", labels, memory, t)
+            if t > END - 600:
+                surge = labels.replace("payments-1", "payments-2")
+                series.add("container_memory_working_set_bytes", "gauge", surge, memory - 1e8, t)
         add_requests(series, t, ELSEWHERE, "shared", 3 * (t - begin), 0.0)
     return series.finished()
 
@@ -114,6 +118,12 @@ def test_the_alerts_namespace_alone_is_read(
     assert largest(metrics, "payments", "request_rate") == pytest.approx(10, rel=0.02)
     memory = largest(metrics, "payments", "memory_bytes")
     assert memory == (4e8 if space == "prod" else 9e8)
+
+
+def test_pods_of_a_rollout_are_no_leak_of_memory(server: RunningPrometheus) -> None:
+    metrics = metrics_for(server, {"namespace": "prod"})
+    rows = metrics.filter(pl.col("labels").is_null(), service="payments", signal="memory_bytes")
+    assert set(rows["value"]) == {4e8}
 
 
 def test_what_runs_elsewhere_alone_is_kept(server: RunningPrometheus) -> None:

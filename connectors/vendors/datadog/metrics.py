@@ -80,14 +80,15 @@ _SERVED = re.compile(
 RESOURCES: tuple[tuple[str, str, str, str, float], ...] = (
     ("cpu_cores", "cores", "container.cpu.usage", "sum", 1e-9),
     ("cpu_cores", "cores", "kubernetes.cpu.usage.total", "sum", 1e-9),
-    ("memory_bytes", "bytes", "container.memory.usage", "sum", 1.0),
-    ("memory_bytes", "bytes", "kubernetes.memory.usage", "sum", 1.0),
+    ("memory_bytes", "bytes", "container.memory.usage", "max", 1.0),
+    ("memory_bytes", "bytes", "kubernetes.memory.usage", "max", 1.0),
     ("restarts", "1", "container.restarts", "sum", 1.0),
     ("restarts", "1", "kubernetes.containers.restarts", "sum", 1.0),
 )
 """Signal, unit, metric, how series are joined, and the factor to the unit (CPU comes in nanocores:
 integrations-core, kubelet/metadata.csv). The first metric of a signal that the service has is
-asked."""
+asked. Memory is that of the largest container: in a rollout old and new pods run side by side, and
+their sum would look like a leak."""
 
 
 @dataclass(frozen=True)
