@@ -59,8 +59,8 @@ ENDS = (
         "is killed for exceeding its memory limit",
         "{object} was killed for exceeding its memory limit ({value})",
         less="{object} was killed for exceeding its memory limit",
-        step="Compare the memory use of {subject} with its limit, before and after the last "
-        "rollout.",
+        step="Raise the memory limit of {subject} for now, take a heap profile before it is full "
+        "again, and compare its memory use before and after the last rollout.",
         logged_as=("container_out_of_memory", "host_out_of_memory", "crash_loop"),
     ),
     state_fault(

@@ -16,7 +16,11 @@ from faultline.analysis.changes.alternatives import reason_for
 from faultline.analysis.changes.nearby import NEAR, RULED_OUT
 from faultline.analysis.changes.weighing import BEARS
 from faultline.analysis.kinds.fault_kinds import CALLERS_FAIL, RESOURCE, WITHOUT_CHANGE, FaultKind
-from faultline.analysis.kinds.finding_details import ChangeDetails, PartDetails
+from faultline.analysis.kinds.finding_details import (
+    ChangeDetails,
+    PartDetails,
+    StateFactDetails,
+)
 from faultline.analysis.kinds.finding_kinds import PART_CONTRAST
 from faultline.analysis.logs.signature_findings import KIND as SIGNATURE
 from faultline.analysis.ranking.verdicts import FirstSuspectStanding, confidence_of
@@ -229,10 +233,11 @@ class _Draft:
     changed_service: str = ""
 
     def add_part(self, part: Finding) -> None:
-        """Few parts of the service are in trouble: they go out of traffic."""
+        """Few parts of the service are in trouble: they go out of traffic, unless an object's state
+        says what is wrong, which the other parts will come to as well."""
         self.summary = f"{self.summary} {_closed(part.sentence)}"
         details = PartDetails.of(part)
-        if details is None or not details.parts:
+        if details is None or not details.parts or StateFactDetails.of(self.main_finding):
             return
         # The step is a format, which braces of a name would break.
         names = plain(", ".join(details.parts[:3]), 120).replace("{", "").replace("}", "")

@@ -356,7 +356,8 @@ def test_a_dns_server_that_fails_is_named(beneath: RunningPrometheus, tmp_path: 
 
 @pytest.fixture(scope="module")
 def meddled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningPrometheus]:
-    """A cache that somebody flushes and a database whose table somebody locks, ten minutes ago."""
+    """A cache that somebody flushes and a database whose table somebody locks, ten minutes ago; a
+    container that is killed for its memory every 40 minutes."""
     series = OpenMetrics()
     cache, database = 'job="carts-cache"', 'job="orders-db",datname="orders"'
     commands = 0.0
@@ -371,6 +372,10 @@ def meddled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningPrometh
         series.add("pg_stat_activity_max_tx_duration", "gauge", idle, max(0, since_s), t)
         locks = f'{database},mode="accessexclusivelock"'
         series.add("pg_locks_count", "gauge", locks, int(since_s >= 0), t)
+        restarts = sum(t >= AT_S - 60 * minutes for minutes in (130, 90, 50, 10))
+        series.add("kube_pod_container_status_restarts_total", "counter", POD, restarts, t)
+        reason = "kube_pod_container_status_last_terminated_reason"
+        series.add(reason, "gauge", f'{POD},reason="OOMKilled"', int(restarts > 0), t)
     with running_prometheus(tmp_path_factory.mktemp("meddled"), series.finished()) as running:
         yield running
 
@@ -386,6 +391,19 @@ def test_a_flush_and_a_lock_are_facts(meddled: RunningPrometheus, tmp_path: Path
     assert flush in facts_of(meddled, tmp_path)
     facts = {name: (fact, says) for _, name, fact, _, says in facts_of(meddled, tmp_path)}
     assert facts["orders-db"][0] in ("sessions_blocked", "transaction_held_open")
+
+
+def test_what_happens_again_and_again_is_counted(
+    meddled: RunningPrometheus, tmp_path: Path
+) -> None:
+    facts = {(name, fact): says for _, name, fact, _, says in facts_of(meddled, tmp_path)}
+    says = str(facts["cart", "killed_for_memory"])
+    # The first is seen at the latest by the scrape after it.
+    first = [ALERT_AT - timedelta(minutes=minutes) for minutes in (130, 129)]
+    assert says.partition("; ")[0] in {
+        f"4 times since {at:%H:%M} UTC, about every 40 min" for at in first
+    }
+    assert says.endswith("; kube-state-metrics reports OOMKilled")
 
 
 def test_what_a_store_handles_is_a_signal(meddled: RunningPrometheus, tmp_path: Path) -> None:

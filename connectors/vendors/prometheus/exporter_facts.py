@@ -11,8 +11,11 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from statistics import median
 
 from faultline.analysis.vocabulary import Window
+from faultline.analysis.wording.amounts import SECONDS, amount
 from faultline.analysis.wording.phrases import number
 from faultline.connectors.shared.rows.collection_builder import StateRow
 from faultline.connectors.shared.vendor_text import short
@@ -185,6 +188,8 @@ def _row(trouble: OwnerInTrouble) -> StateRow:
         "left": f"{number(value, 2)} days" if value >= 2 else f"{number(24 * value, 2)} h",
     }
     text = re.sub(r"\{(\w+)\}", lambda m: words.get(m[1]) or labels.get(m[1], ""), metric.says)
+    if metric.holds == "once":
+        text = _with_recurrence(text, trouble)
     namespace = labels.get("exported_namespace") or labels.get("namespace")
     return StateRow(
         kind=metric.object_kind,
@@ -196,6 +201,21 @@ def _row(trouble: OwnerInTrouble) -> StateRow:
         since=since,
         query=answer.selection.query.promql,
     )
+
+
+def _with_recurrence(text: str, trouble: OwnerInTrouble) -> str:
+    """An event's words, with how often it happened within the windows, and how far apart."""
+    times = [at for at, _ in trouble.points]
+    longest_gap = MOST_GAP_STEPS * trouble.answer.selection.step_s
+    begins = times[:1] + [at for before, at in pairwise(times) if at - before > longest_gap]
+    if len(begins) < 2:
+        return text
+    since = datetime.fromtimestamp(begins[0], UTC)
+    words = f"{len(begins)} times since {since:%H:%M} UTC"
+    if len(begins) > 2:
+        apart = median(later - earlier for earlier, later in pairwise(begins))
+        words += f", about every {amount(apart, SECONDS)}"
+    return f"{words}; {text}" if text else words
 
 
 def _since(
