@@ -34,6 +34,7 @@ SOURCES: Mapping[str, tuple[str, float]] = {
     CATALOGUE: ("service catalogue", 0.9),
     NOT_RECORDED: (NOT_RECORDED, 0.9),
     "client_metrics": ("metrics of clients", 0.9),
+    "broker": ("the broker's consumers", 0.9),
     "proxy": ("proxy metrics", 0.9),
     "ingress": ("ingress", 0.9),
     "database": ("connections to the database", 0.9),

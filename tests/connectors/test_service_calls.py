@@ -30,6 +30,26 @@ SERIES = (
     ("traces_service_graph_request_total", 'client="web",server="checkout",connection_type=""'),
     ("traces_service_graph_request_total", 'client="user",server="web",connection_type=""'),
     (
+        "kafka_consumergroup_current_offset",
+        'job="kafka-exporter",consumergroup="mailer",topic="orders.placed.v1",partition="0"',
+    ),
+    (
+        "kafka_consumergroup_current_offset",
+        'job="kafka-exporter",consumergroup="mailer",topic="__consumer_offsets",partition="3"',
+    ),
+    (
+        "messaging_client_sent_messages_total",
+        'service_name="checkout",messaging_destination_name="orders.placed.v1"',
+    ),
+    (
+        "messaging_client_consumed_messages_total",
+        'service_name="billing",messaging_destination_name="orders.placed.v1"',
+    ),
+    (
+        "kafka_producer_topic_record_send_total",
+        'service="legacy",client_id="producer-1",topic="invoices"',
+    ),
+    (
         "traces_service_graph_request_total",
         'client="checkout",server="orders-db:5432",connection_type="database"',
     ),
@@ -110,11 +130,10 @@ def prometheus(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningProm
         series.add(
             elsewhere[0], "counter", f'{elsewhere[1]},cluster="prod-us"', t - end + 11_000, t
         )
-    # OpenMetrics wants a counter's name to end in _total; this one is older than that.
-    text = series.finished().replace(
-        "# TYPE nginx_ingress_controller_requests counter",
-        "# TYPE nginx_ingress_controller_requests unknown",
-    )
+    # OpenMetrics wants a counter's name to end in _total; these are older than that.
+    text = series.finished()
+    for name in ("nginx_ingress_controller_requests", "kafka_consumergroup_current_offset"):
+        text = text.replace(f"# TYPE {name} counter", f"# TYPE {name} unknown")
     with running_prometheus(tmp_path_factory.mktemp("calls"), text) as running:
         yield running
 
@@ -149,6 +168,15 @@ def found(prometheus: RunningPrometheus, tmp_path_factory: pytest.TempPathFactor
         ),
         ("network", [("checkout", "audit"), ("checkout", "ledger")]),
         ("proxy", [("web", "cart"), ("web", "payments")]),
+        ("broker", [("orders.placed.v1", "mailer")]),
+        (
+            "client_metrics",
+            [
+                ("checkout", "orders.placed.v1"),
+                ("legacy", "invoices"),
+                ("orders.placed.v1", "billing"),
+            ],
+        ),
         ("ingress", [("ingress-nginx", "web"), ("traefik", "checkout"), ("traefik", "payments")]),
     ],
 )
@@ -173,7 +201,11 @@ def test_each_query_is_an_item_with_its_link(found: Collected) -> None:
 
 @pytest.mark.parametrize(
     ("service", "callees"),
-    [("checkout", ("audit", "ledger", "orders-db", "payments")), ("cart", ()), (None, ())],
+    [
+        ("checkout", ("audit", "ledger", "orders-db", "orders.placed.v1", "payments")),
+        ("cart", ()),
+        (None, ()),
+    ],
 )
 def test_whom_the_alerting_service_calls_is_told_before_anything_is_collected(
     prometheus: RunningPrometheus, service: str | None, callees: tuple[str, ...]

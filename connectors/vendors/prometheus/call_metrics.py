@@ -8,7 +8,8 @@ Names and labels are those of each project's documentation: Tempo's service grap
 Collector's servicegraphconnector; Istio's standard metrics; Linkerd's proxy metrics; Envoy's
 statistics of clusters, with the tags that Consul adds; Hubble's `httpV2`; Beyla's network metrics;
 ingress-nginx's and Traefik's pages on metrics; OpenTelemetry's semantic conventions of HTTP, RPC
-and database clients, former and stable; Micrometer's binders; go-grpc-prometheus; gRPC's A66.
+and database clients, former and stable, and of messaging; Micrometer's binders, that of Kafka's
+clients among them; kafka_exporter; go-grpc-prometheus; gRPC's A66.
 """
 
 from __future__ import annotations
@@ -55,6 +56,9 @@ class CallMetric:
     """Rate, failures and durations of the calls, as the caller measures them."""
     marked_by: str = ""
     """The label without which it is another metric of the same name."""
+    queue: Literal["", "caller", "callee"] = ""
+    """The side that is a queue or a topic: its name is no address. Messages flow from the producer
+    through the queue to the consumer, as calls do."""
 
 
 CLIENTS = ("service_name", "exported_job", *SERVICE_LABELS)
@@ -75,6 +79,7 @@ _ISTIO_NAMESPACES = (
 )
 _LINKERD = ("deployment", "statefulset", "daemonset")
 _LINKERD_CALLEES = ("dst_service", *(f"dst_{kind}" for kind in _LINKERD))
+_QUEUES = ("messaging_destination_name", "topic")
 _FROM_THE_CALLER: Matcher = ("reporter", "source")
 _OF_CLIENT: Matcher = ("span_kind", "SPAN_KIND_CLIENT")
 _OUTBOUND: Matcher = ("direction", "outbound")
@@ -226,6 +231,29 @@ FIXED = (
     ),
     CallMetric(
         "go_sql_in_use_connections", CLIENT_METRICS, SERVICE_LABELS, ("db_name",), is_gauge=True
+    ),
+    CallMetric(
+        "kafka_consumergroup_current_offset",
+        "broker",
+        ("topic",),
+        ("consumergroup",),
+        queue="caller",
+    ),
+    *(
+        CallMetric(metric, CLIENT_METRICS, CLIENTS, _QUEUES, queue="callee")
+        for metric in (
+            "messaging_client_sent_messages_total",
+            "messaging_publish_messages_total",
+            "kafka_producer_topic_record_send_total",
+        )
+    ),
+    *(
+        CallMetric(metric, CLIENT_METRICS, _QUEUES, CLIENTS, queue="caller")
+        for metric in (
+            "messaging_client_consumed_messages_total",
+            "messaging_process_messages_total",
+            "kafka_consumer_fetch_manager_records_consumed_total",
+        )
     ),
 )
 """By their names."""

@@ -194,8 +194,14 @@ def calls_of(
     services."""
     for labels in series:
         namespace = _first(labels, metric.caller_namespaces)
-        caller = metric.caller or caller_of(metric, labels, namespace, book)
-        callee, certainty = callee_of(metric, labels, book)
+        if metric.queue == "caller":
+            caller = _queue(labels, metric.callers)
+        else:
+            caller = metric.caller or caller_of(metric, labels, namespace, book)
+        if metric.queue == "callee":
+            callee, certainty = _queue(labels, metric.callees), None
+        else:
+            callee, certainty = callee_of(metric, labels, book)
         if caller and callee and caller != callee:
             yield caller, callee, certainty
 
@@ -270,6 +276,12 @@ def _filled(labels: Mapping[str, str], names: Sequence[str]) -> str | None:
     filled = {name: labels[name] for name in names if labels.get(name, "") not in NOBODY}
     name = first_of(filled, names)
     return short(name[: 2 * LONGEST_NAME], LONGEST_NAME) if name is not None else None
+
+
+def _queue(labels: Mapping[str, str], names: Sequence[str]) -> str | None:
+    """A queue or a topic by its name; None for those that a broker keeps for itself."""
+    name = _filled(labels, names)
+    return None if name is None or name.startswith("__") else name
 
 
 def _first(labels: Mapping[str, str], names: Sequence[str]) -> str:
