@@ -298,6 +298,17 @@ SATURATION = (
         rises_with_load=True,
     ),
     state_fault(
+        "partition_behind",
+        0.7,
+        Depth.INSTANCE,
+        "is far behind on one partition",
+        "{object} is far behind on one partition: {value}",
+        less="{object} is far behind on one partition",
+        step="Compare what is written to that partition with the others: either one key fills it, "
+        "which more consumers of {subject} do not help, or the consumer that reads it is stuck.",
+        rises_with_load=True,
+    ),
+    state_fault(
         "requests_throttled",
         0.85,
         Depth.INSTANCE,

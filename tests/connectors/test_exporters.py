@@ -354,10 +354,14 @@ def test_a_dns_server_that_fails_is_named(beneath: RunningPrometheus, tmp_path: 
     )
 
 
+GROUP = 'job="kafka-exporter",consumergroup="mailer"'
+
+
 @pytest.fixture(scope="module")
 def meddled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningPrometheus]:
     """A cache that somebody flushes and a database whose table somebody locks, ten minutes ago; a
-    container that is killed for its memory every 40 minutes."""
+    container that is killed for its memory every 40 minutes; a topic of which one partition is not
+    read any more."""
     series = OpenMetrics()
     cache, database = 'job="carts-cache"', 'job="orders-db",datname="orders"'
     commands = 0.0
@@ -372,6 +376,9 @@ def meddled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningPrometh
         series.add("pg_stat_activity_max_tx_duration", "gauge", idle, max(0, since_s), t)
         locks = f'{database},mode="accessexclusivelock"'
         series.add("pg_locks_count", "gauge", locks, int(since_s >= 0), t)
+        for partition, lag in enumerate((40, 61_000, 35)):
+            labels = f'{GROUP},topic="orders",partition="{partition}"'
+            series.add("kafka_consumergroup_lag", "gauge", labels, lag if since_s >= 0 else 30, t)
         restarts = sum(t >= AT_S - 60 * minutes for minutes in (130, 90, 50, 10))
         series.add("kube_pod_container_status_restarts_total", "counter", POD, restarts, t)
         reason = "kube_pod_container_status_last_terminated_reason"
@@ -404,6 +411,14 @@ def test_what_happens_again_and_again_is_counted(
         f"4 times since {at:%H:%M} UTC, about every 40 min" for at in first
     }
     assert says.endswith("; kube-state-metrics reports OOMKilled")
+
+
+def test_of_partitions_the_one_that_lags_alone_is_named(
+    meddled: RunningPrometheus, tmp_path: Path
+) -> None:
+    facts = {(name, fact): says for _, name, fact, _, says in facts_of(meddled, tmp_path)}
+    words = "partition 1 of orders has 99.9 % of its unread messages"
+    assert facts["mailer", "partition_behind"] == words
 
 
 def test_what_a_store_handles_is_a_signal(meddled: RunningPrometheus, tmp_path: Path) -> None:

@@ -128,6 +128,26 @@ def test_a_group_that_is_behind_is_told_with_how_fast_it_reads(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
+    ("others", "fact"), [(0, "partition_behind"), (30_000, "consumers_behind")]
+)
+def test_a_group_is_behind_on_one_partition_or_on_all(
+    tmp_path: Path, others: int, fact: str
+) -> None:
+    ends = {("orders", 0): others, ("orders", 1): others, ("orders", 2): 40_000}
+    broker = KafkaBroker(
+        brokers=(1, 2),
+        topics={"orders": [*HEALTHY, HEALTHY[0]]},
+        groups={"billing": ToldGroup(committed=dict.fromkeys(ends, 0))},
+        ends=ends,
+        comes=3_000,
+        reads=30,
+    )
+    with serving(broker):
+        [(_, _, name, _)] = facts_in(snapshot(connector(broker), tmp_path))
+    assert name == fact
+
+
+@pytest.mark.parametrize(
     ("more", "said"),
     [
         ({"comes": 10}, "8,000 messages of orders"),

@@ -20,6 +20,8 @@ STUCK = 100
 """Messages that a group without members has not read, as of RabbitMQ's facts: fewer may be a
 restart."""
 MOST_GROUPS = 10
+FEW_PARTITIONS, MOSTLY = 3, 0.5
+"""Where no partition is worse, none of three has more than half of the lag."""
 NO_LEADER = -1
 
 
@@ -201,7 +203,9 @@ def _judged(reading: GroupReading, later: GroupReading | None, topic: str, lag: 
         comes = _moved(reading, later, topic, lambda read: read.ends) / seconds
         reads = _moved(reading, later, topic, lambda read: read.committed) / seconds
         value += f"; {amount(comes, PER_SECOND)} in, {amount(reads, PER_SECOND)} read"
-    return Fact("consumers_behind", value, None, "Consumer group", name, "lag")
+    is_uneven = len(lags) >= FEW_PARTITIONS and lags[worst] > MOSTLY * lag
+    kind = "partition_behind" if is_uneven else "consumers_behind"
+    return Fact(kind, value, None, "Consumer group", name, "lag")
 
 
 def _is_abandoned(reading: GroupReading, later: GroupReading | None, topic: str, lag: int) -> bool:
