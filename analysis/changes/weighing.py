@@ -26,6 +26,7 @@ from faultline.analysis.changes.symptoms import Symptoms, plain_name
 from faultline.analysis.changes.text import relevance, service_words
 from faultline.analysis.kinds.finding_details import JobDetails
 from faultline.analysis.requests.topology import Topology
+from faultline.analysis.suspects.accounting import THROUGHPUT
 from faultline.analysis.suspects.suspect import Suspect
 from faultline.analysis.vocabulary import Finding
 from faultline.analysis.wording.phrases import plain
@@ -121,6 +122,7 @@ PLACE_WEIGHTS = {
     "shared": 0.7,
     "job": 0.7,
     "callee": 0.6,
+    "sender": 0.6,
     "caller": 0.3,
     "unknown": 0.3,
     "elsewhere": 0.2,
@@ -145,6 +147,8 @@ USUAL = 0.5
 """From here on a change so near is as likely there by chance."""
 BEARS = 0.4
 """From here on the text bears on what fails."""
+FLOODED = 1.5
+"""A rise that no day curve makes within minutes."""
 HARMLESS_AFTER_MIN = 60.0
 """Two half-lives without any effect are a reason by themselves."""
 
@@ -225,7 +229,8 @@ class Scales:
         # Text that bears on what fails is no chance.
         by_chance = 1 - self.history.guilty(change, path)
         strength *= 1 - by_chance * (1 - bearing.score)
-        if self.other_reason is not None:
+        # Demand that a change may have made is no reason against it.
+        if self.other_reason is not None and place != "sender":
             strength *= 1 - self.other_reason.strength * (1 - bearing.exact)
         # Keep a tenth: a change with a reason is still listed, behind the others.
         strength = min(1.0, share * strength * (0.1 if reasons else 1.0))
@@ -376,8 +381,20 @@ def place_of(change: Shipped, suspects: Sequence[Suspect], topology: Topology) -
         return "callee"
     if change.service in topology.upstream(first):
         return "job" if suspects[0].is_root else "caller"
+    if is_flooded(suspects[0]) and not topology.callers(first):
+        return "sender"
     both_in_topology = change.service in topology.services and first in topology.services
     return "elsewhere" if both_in_topology else "unknown"
+
+
+def is_flooded(suspect: Suspect) -> bool:
+    """Whether a queue or a store handles clearly more than before. What is asked of a front door
+    comes from outside, what is asked of these comes from one of the services."""
+    for finding in suspect.findings:
+        ratio = finding.numbers.get("ratio", 0.0)
+        if THROUGHPUT in (finding.signal or "") and ratio >= FLOODED:
+            return True
+    return False
 
 
 def _of_the_suspect(service: str, suspect: str, topology: Topology) -> bool:

@@ -77,8 +77,9 @@ def rank_causes(
     changes = {}
     for order, suspect in enumerate(effects):
         changes[suspect.subject] = _change_for(suspect, order, findings, topology)
+    blamed = changes[effects[0].subject]
     first = confidence_of(
-        standing(effects, topology, alerting, presumed_calls),
+        standing(effects, topology, alerting, presumed_calls, blamed),
         metrics_missing=any(gap.kind == "metrics" for gap in lost),
     )
     causes: list[Cause] = []
@@ -180,6 +181,10 @@ def _change_for(
         concerned = details.concerns == suspect.subject or finding.subject in reach
         if concerned and _is_tied(finding, details, suspect):
             tied.append(finding)
+    # Of several changes that may have sent more, none is the likely one.
+    senders = [finding for finding in tied if _place(finding) == "sender"]
+    if len({finding.subject for finding in senders}) > 1:
+        tied = [finding for finding in tied if finding not in senders]
     return min(tied, key=lambda f: (-f.strength, f.id), default=None)
 
 
@@ -188,8 +193,13 @@ def _is_tied(finding: Finding, details: ChangeDetails, suspect: Suspect) -> bool
     it is on the suspect, which is likelier than all others together."""
     if details.bearing is not None and details.bearing >= BEARS:
         return True
-    on_suspect = finding.subject == suspect.subject or details.place == "itself"
+    on_suspect = finding.subject == suspect.subject or details.place in ("itself", "sender")
     return on_suspect and (suspect.is_root or suspect.probability >= LIKELIER_THAN_ALL)
+
+
+def _place(change: Finding) -> str | None:
+    details = ChangeDetails.of(change)
+    return details.place if details is not None else None
 
 
 def standing(
@@ -197,17 +207,19 @@ def standing(
     topology: Topology,
     alerting: str | None = None,
     presumed_calls: Collection[tuple[str, str]] = (),
+    blamed: Finding | None = None,
 ) -> FirstSuspectStanding:
-    """How the first suspect stands."""
+    """How the first suspect stands; `blamed` is the change that is blamed for what it does."""
     first = suspects[0]
-    is_presumed = False
+    details = ChangeDetails.of(blamed) if blamed is not None else None
+    is_presumed = details is not None and details.place == "sender"
     if (
         presumed_calls
         and alerting is not None
         and first.subject not in topology.downstream(alerting)
     ):
         likely = topology_of({*topology.edges, *presumed_calls})
-        is_presumed = first.subject in likely.downstream(alerting)
+        is_presumed |= first.subject in likely.downstream(alerting)
     symptoms = all(fault_kind(name).is_symptom for name in first.raw_scores)
     return FirstSuspectStanding(
         probability=CLEAR_STRAGGLER_IS_RIGHT if first.is_root else first.probability,
