@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import polars as pl
+from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from faultline.analysis.kinds.signals import classify
@@ -59,6 +60,10 @@ MOST_OF_BASELINE = 0.25
 MOSTLY = 0.75
 """Least share of the points from an earlier onset to the window that is out of the noise: a burst
 that ended is no onset."""
+HALF_WAY = 0.5
+MOST_OF_MOVE = 0.8
+"""What one step makes of a move for the rest to be a drift. Of a rollout in stages no stage makes
+as much."""
 MIN_BEFORE = 10
 """Points of the first half of a baseline, for a centre and a scale."""
 ASIDE_NS = 900_000_000_000
@@ -146,6 +151,7 @@ def compare(block: Block) -> SeriesComparison:
     level = _level_after(values, times, onset.at, search, search.base.centre)
     steps = (level - search.base.centre) / search.scale
     onset = likeliest_onset(search.deviations, steps, search.cut, departure.last)
+    onset = _after_a_drift(values, search, onset)
     # Of what follows a curve, the level before is that just before the step.
     first = np.maximum(onset.at, 0)
     earlier = np.isfinite(values) & (columns < onset.at[:, None])
@@ -186,6 +192,33 @@ def compare(block: Block) -> SeriesComparison:
         onset_ns=_at(times, first),
         uncertainty_s=_uncertainty(values, times, search.cut, onset),
     )
+
+
+def _after_a_drift(values: Floats, search: _Search, onset: OnsetInterval) -> OnsetInterval:
+    """The onset, but that of the step in rows where one step makes most of the move: a drift before
+    it, such as the rest of a day's curve, is not how it began."""
+    side = np.where(search.departure.up, 1.0, -1.0)
+    columns, last = _columns(values), search.departure.last
+    after = (columns >= onset.at[:, None]) & (columns <= last[:, None])
+    second_half = after & (2 * columns > (onset.at + last)[:, None])
+    size = side * (_middle(values, second_half) - search.base.centre)
+    far = (side[:, None] * (values - search.base.centre[:, None])) >= HALF_WAY * size[:, None]
+    half = (far & after).argmax(axis=1)
+    at = onset.at.copy()
+    for row in np.flatnonzero((onset.at >= 0) & (half - onset.at >= SUSTAINED)):
+        usable = np.flatnonzero(np.isfinite(values[row]))
+        if len(usable) < 2 * SUSTAINED:
+            continue
+        middles = np.median(sliding_window_view(values[row, usable], SUSTAINED), axis=1)
+        steps = side[row] * (middles[SUSTAINED:] - middles[:-SUSTAINED])
+        moves = side[row] * (middles[SUSTAINED:] - search.base.centre[row])
+        begins = usable[SUSTAINED : SUSTAINED + len(steps)]
+        steps = np.where(after[row, begins], steps, -np.inf)
+        largest = int(steps.argmax())
+        if steps[largest] >= MOST_OF_MOVE * moves[largest] > 0:
+            at[row] = begins[largest]
+    moved = at != onset.at
+    return OnsetInterval(at, np.where(moved, at, onset.earliest), np.where(moved, at, onset.latest))
 
 
 def _level_after(
@@ -283,6 +316,7 @@ def _with_earlier_onsets(values: Floats, block: Block, doubt: Floats) -> _Search
     sizes = (early.level - early.base.centre) / early.scale
     onset_of_early = likeliest_onset(early.deviations, sizes, middle, early.departure.last)
     begun = _began_earlier(values, border, early, middle, onset_of_early)
+    begun &= _after_a_drift(values, early, onset_of_early).at < block.before.shape[1]
     rows = np.flatnonzero(begun)
     if not len(rows):
         return search

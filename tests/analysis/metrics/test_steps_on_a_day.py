@@ -77,6 +77,42 @@ def test_a_day_without_a_step_has_none(scrape_s: int) -> None:
     assert violations(scrape_s, 0.03)["no step", 1.0] <= (2 if scrape_s == 300 else 1)
 
 
+@pytest.mark.parametrize("before_s", [0, 300, 1200])
+def test_a_drift_before_a_step_is_not_how_it_began(before_s: int) -> None:
+    """Memory that crept up by 8 %, for a while before the window and into it, and then jumped."""
+    scrape_s = 60
+    layout = Layout(BASELINE_S // scrape_s, WINDOW_S // scrape_s, scrape_s)
+    random = np.random.default_rng(8)
+    onset, tables = layout.before + 28, []
+    climbs = np.clip(np.arange(layout.points) - layout.before + before_s // scrape_s, 0, 30) / 30
+    for number in range(PHASES):
+        values = 0.32 * (1 + 0.08 * climbs) * np.exp(random.normal(0, 0.012, layout.points))
+        values[onset:] *= 1.4
+        tables.append(rows(layout, f"service-{number}", "memory_bytes", values))
+    onsets = [
+        (finding.onset - BEGIN).total_seconds() / scrape_s - onset
+        for finding in metric_shifts(case_of(layout, tables))
+        if finding.onset is not None
+    ]
+    assert len(onsets) == PHASES
+    assert sum(abs(samples) > SAMPLES for samples in onsets) <= 1
+
+
+def test_a_climb_began_where_it_left_its_level() -> None:
+    """No step of it makes most of the move."""
+    scrape_s = 60
+    layout = Layout(BASELINE_S // scrape_s, WINDOW_S // scrape_s, scrape_s)
+    random, tables = np.random.default_rng(9), []
+    onset = layout.before - 10
+    climb = np.clip(np.arange(layout.points) - onset, 0, None) / (layout.points - onset)
+    for number in range(PHASES):
+        values = (1 + climb) * np.exp(random.normal(0, 0.01, layout.points))
+        tables.append(rows(layout, f"service-{number}", "memory_bytes", values))
+    for finding in metric_shifts(case_of(layout, tables)):
+        assert finding.onset is not None
+        assert (finding.onset - BEGIN).total_seconds() / scrape_s - onset <= 8
+
+
 def test_a_step_beneath_the_noise_is_not_told() -> None:
     """With noise of a tenth a rise by .3 is three times the noise, where reporting begins: it is
     missed in about half of the series. From 2x on none in a hundred is missed."""
