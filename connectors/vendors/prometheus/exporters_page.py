@@ -22,7 +22,7 @@ other things that services depend on.
 - An owner beyond a threshold is a [fact](../case-folder.md#facts-about-objects), even if nothing
   changed: a disk that was full all along has no change point. It must hold at the end of the
   incident or for half of it. A kill or a crash loop counts once. If it held from the start, it is
-  looked up a day earlier, because an old fact [counts little](../how-it-decides.md#objects). A fact
+  looked up a day earlier, because an old fact [counts little](../findings.md#objects). A fact
   about a node affects the services that run there, by `kube_pod_info`, or else by what is scraped
   at its address.
 - Entries marked "fact only" bring no rows. With more than 50 nodes, databases or queues, only those
