@@ -1,9 +1,12 @@
 """Measures everything that docs/accuracy.md shows, and writes its tables.
 
     python benchmarks/accuracy_page.py measure RESULTS --recorded CASES --train WORLDS RIG
-        --worlds WORLDS --live CASES [--workers 2] [--only worlds,healthy]
+        --worlds WORLDS --unseen CLUSTERS RIG --live CASES [--workers 2] [--only worlds,healthy]
     python benchmarks/accuracy_page.py write RESULTS
     python benchmarks/accuracy_page.py check
+
+UNSEEN holds test seeds of other generators: `python -m proving_ground.clusters --test`, and
+`python -m proving_ground.plain --labelled` of even seeds.
 
 `measure` keeps what each step found in the folder RESULTS, with the hash of the code that decided;
 a step whose file has today's hash is not repeated, so that an interrupted run goes on where it
@@ -72,6 +75,7 @@ class MeasuringRun:
     recorded: Path | None
     train: Sequence[Path]
     worlds: Path | None
+    unseen: Sequence[Path]
     live: Path | None
     workers: int | None
     code: str
@@ -161,6 +165,16 @@ def measure_live(run: MeasuringRun) -> None:
     run.keep("live", evaluate(cases, GradingOptions(baselines=True), workers=run.workers))
 
 
+def measure_unseen(run: MeasuringRun) -> None:
+    """Test seeds of the other generators."""
+    folders = []
+    for folder in run.unseen or [None]:
+        folders += case_folders(_required_folder(folder, "--unseen"))
+    run.keep(
+        "unseen", evaluate_folders(folders, GradingOptions(baselines=True), workers=run.workers)
+    )
+
+
 def measure_ablation(run: MeasuringRun) -> None:
     """The recorded systems without some of their tables; a case that has none of them is as it
     was."""
@@ -192,6 +206,7 @@ STEPS: dict[str, Callable[[MeasuringRun], None]] = {
     "recorded": measure_recorded,
     "left-out": measure_left_out,
     "worlds": measure_worlds,
+    "unseen": measure_unseen,
     "healthy": measure_healthy,
     "live": measure_live,
     "ablation": measure_ablation,
@@ -231,13 +246,17 @@ STEP_TABLES: dict[str, tuple[str, Callable[[Sequence[Grade]], str]]] = {
     "worlds-baselines": ("worlds", page_tables.baselines),
     "worlds-verdicts": ("worlds", page_tables.verdicts),
     "worlds-confidence": ("worlds", page_tables.confidence),
+    "unseen": ("unseen", page_tables.systems),
+    "unseen-faults": ("unseen", page_tables.faults),
+    "unseen-baselines": ("unseen", page_tables.baselines),
+    "unseen-confidence": ("unseen", page_tables.confidence),
     "healthy": ("healthy", page_tables.healthy),
     "worlds-calm": ("worlds", page_tables.healthy),
     "live": ("live", page_tables.systems),
     "live-faults": ("live", page_tables.single_faults),
 }
 """The tables of one step's grades, by name."""
-HEADLINE = ("left-out", "worlds", "healthy", "live")
+HEADLINE = ("left-out", "worlds", "healthy", "live", "unseen")
 TABLES = ("headline", *STEP_TABLES, "ablation")
 
 
@@ -297,6 +316,7 @@ def main() -> int:
         option_values.get("recorded"),
         option_values.get("train") or (),
         option_values.get("worlds"),
+        option_values.get("unseen") or (),
         option_values.get("live"),
         option_values.get("workers"),
         code,
@@ -325,6 +345,9 @@ def _parser() -> argparse.ArgumentParser:
         "--train", type=Path, nargs="+", help="cases of the generators' training seeds"
     )
     measuring.add_argument("--worlds", type=Path, help="worlds of the test stream")
+    measuring.add_argument(
+        "--unseen", type=Path, nargs="+", help="cases of other generators' test seeds"
+    )
     measuring.add_argument("--live", type=Path, help="cases of the live shop")
     measuring.add_argument("--workers", type=int, default=None)
     measuring.add_argument("--only", default=",".join(STEPS), help=", ".join(STEPS))

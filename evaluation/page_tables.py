@@ -238,25 +238,39 @@ def headline(
     worlds: Sequence[Grade],
     healthy: Sequence[Grade],
     live: Sequence[Grade],
+    unseen: Sequence[Grade] = (),
 ) -> str:
-    """`recorded` are answers by numbers fitted without the case's system; what was not measured is
-    empty and has no row."""
-    rows = [*_of_recorded(recorded), *_of_worlds(worlds), *_of_live(live)]
+    """`recorded` are answers by numbers fitted without the case's system, `unseen` those about
+    other generators' seeds that nobody looked at; what was not measured is empty and has no row."""
+    rows = [*_of_unseen([*unseen, *worlds, *live])]
+    rows += [*_of_recorded(recorded), *_of_worlds(worlds), *_of_live(live)]
     quiet = [g for g in (*healthy, *live, *worlds) if is_quiet(g)]
     rows += _row("quiet shops, windows and worlds that name a cause", figures(quiet), "accused")
-    tempted = figures([*recorded, *worlds, *live, *healthy])
+    tempted = figures([*recorded, *unseen, *worlds, *live, *healthy])
     rows += _row("cases in which a harmless change is blamed", tempted, "decoy_share")
-    rows += _times([*recorded, *worlds, *live])
+    rows += _times([*recorded, *unseen, *worlds, *live])
     return table(("", "cases", "figure", "95 %"), rows)
 
 
-def _of_recorded(grades: Sequence[Grade]) -> Iterator[Row]:
+def _of_unseen(grades: Sequence[Grade]) -> Iterator[Row]:
+    """The systems of which nothing was fitted and no feature was drawn, each counting alike."""
+    yield from _mean_row("never looked at: AC@1, mean of", grades)
+    for system, part in by_system(grades).items():
+        yield from _row(system, figures(part), "ac1")
+
+
+def _mean_row(phrase: str, grades: Sequence[Grade]) -> Iterator[Row]:
     mean = macro_ac1(grades)
-    if mean is None:
+    if mean is not None:
+        n = str(sum(bool(g.subject) for g in grades))
+        label, ends = f"**{phrase} {mean.systems}**", shown_interval(mean.interval)
+        yield [label, n, f"**{shown(mean.value)}**", ends]
+
+
+def _of_recorded(grades: Sequence[Grade]) -> Iterator[Row]:
+    yield from _mean_row("recorded systems, each left out: AC@1, mean of", grades)
+    if not any(grade.subject for grade in grades):
         return
-    phrase = f"recorded systems, each left out: AC@1, mean of {mean.systems}"
-    n = str(sum(bool(g.subject) for g in grades))
-    yield [f"**{phrase}**", n, f"**{shown(mean.value)}**", shown_interval(mean.interval)]
     systems = {name: figures(part) for name, part in by_system(grades).items()}
     located = {name: f for name, f in systems.items() if f.ac1 is not None}
     # The name breaks a tie, so that the page is the same in every run.
@@ -269,7 +283,7 @@ def _of_recorded(grades: Sequence[Grade]) -> Iterator[Row]:
 
 def _of_worlds(grades: Sequence[Grade]) -> Iterator[Row]:
     total = figures(grades)
-    yield from _row("**simulated worlds of the test stream: AC@1**", total, "ac1")
+    yield from _row("simulated worlds of the test stream: AC@1", total, "ac1")
     innocent = [g for g in grades if g.culprit == NO_CHANGE]
     yield from _row("where no change is guilty", figures(innocent), "ac1")
     by_calls = by_distance(grades)
@@ -284,7 +298,7 @@ def _of_worlds(grades: Sequence[Grade]) -> Iterator[Row]:
 
 def _of_live(grades: Sequence[Grade]) -> Iterator[Row]:
     total = figures(grades)
-    yield from _row("**live shop: AC@1**", total, "ac1")
+    yield from _row("live shop: AC@1", total, "ac1")
     yield from _row("guilty changes, named by the first cause", total, "guilty1")
 
 

@@ -15,6 +15,7 @@ import pytest
 from benchmarks import accuracy_page
 from benchmarks.accuracy_page import (
     PAGE,
+    STEPS,
     TABLES,
     MeasuringRun,
     check,
@@ -77,8 +78,8 @@ def test_what_was_measured_is_written_with_its_hash(
     page = tmp_path / "accuracy.md"
     shutil.copy(PAGE, page)
     monkeypatch.setattr(accuracy_page, "PAGE", page)
-    run = MeasuringRun(tmp_path, None, None, None, None, None, "0123456789ab")
-    for step in ("left-out", "worlds", "healthy", "live", "recorded", "ablation"):
+    run = MeasuringRun(tmp_path, None, (), None, (), None, None, "0123456789ab")
+    for step in STEPS:
         run.keep(step, [RIGHT, WRONG])
     write(run)
     assert set(measured_with(page.read_text()).values()) == {"0123456789ab"}
@@ -96,7 +97,7 @@ def test_a_step_is_repeated_only_for_other_code(
 
     monkeypatch.setattr(accuracy_page, "STEPS", {"worlds": step, "live": measure_live})
     for code in ("0123456789ab", "0123456789ab", "ba9876543210"):
-        measure(MeasuringRun(tmp_path, None, None, None, None, None, code), ["worlds", "live"])
+        measure(MeasuringRun(tmp_path, None, (), None, (), None, None, code), ["worlds", "live"])
     assert taken == ["0123456789ab", "ba9876543210"]
     said = capsys.readouterr().out
     assert "worlds: measured already" in said
@@ -111,7 +112,7 @@ def test_an_interrupted_run_over_worlds_goes_on_where_it_ended(
         labelled_case(worlds / f"shop-{number}", subject="checkout")
     results.mkdir()
     monkeypatch.setattr(accuracy_page, "PART", 2)
-    run = MeasuringRun(results, None, None, worlds, None, 1, "0123456789ab")
+    run = MeasuringRun(results, None, (), worlds, (), None, 1, "0123456789ab")
     measure_worlds(run)
     known = results / "worlds-from-0.json"
     marked = json.loads(known.read_text())
@@ -131,7 +132,7 @@ def test_a_headline_of_two_versions_of_the_code_is_not_written(
     page.write_text(fill(PAGE.read_text(), {"headline": "| old |\n"}, "ffffffffffff"))
     monkeypatch.setattr(accuracy_page, "PAGE", page)
     for step, code in (("worlds", "0123456789ab"), ("live", "ba9876543210")):
-        run = MeasuringRun(tmp_path, None, None, None, None, None, code)
+        run = MeasuringRun(tmp_path, None, (), None, (), None, None, code)
         run.keep(step, [RIGHT, WRONG])
     write(run)
     found = measured_with(page.read_text())

@@ -48,4 +48,11 @@ def test_what_was_not_measured_has_no_row() -> None:
     found = headline((), (), (), [RIGHT])
     assert "recorded" not in found
     assert "worlds that" not in found
-    assert cells(found, "**live shop")[2] == "**1.00**"
+    assert cells(found, "live shop: AC@1")[2] == "1.00"
+
+
+def test_what_nobody_looked_at_comes_first() -> None:
+    found = headline([RIGHT], [WRONG], (), [RIGHT], [ELSEWHERE])
+    assert cells(found, "**never looked at: AC@1, mean of 2**")[1:3] == ["3", "**0.75**"]
+    assert found.index("never looked at") < found.index("recorded systems")
+    assert cells(found, "mall")[2] == "1.00"

@@ -22,7 +22,7 @@ def first_cause(
     loads: Sequence[tuple[str, str, float, float]] = FLOODED,
     calls: Sequence[tuple[str, str]] = (),
 ) -> Cause:
-    """The cause, where mailer's lag rises and these services were deployed so many minutes
+    """The cause, where mailer's lag rises and these services were deployed N minutes
     before."""
     metrics = series("mailer", "consumer_lag", 20, 60_000, onset=1)
     for service, signal, low, high in (*loads, ("audit", "request_rate", 30.0, 30.0)):
