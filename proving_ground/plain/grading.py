@@ -131,6 +131,8 @@ def grade(truth: Truth, answer: Answer) -> Mark:
     """Hold an answer against the truth."""
     text = f"{answer.headline} {answer.change}"
     is_named = is_same(answer.subject, truth.names) or mentions(text, truth.distinctive)
+    # Who takes back the guilty change ends the incident, whatever it is said to have made worse.
+    is_named = is_named or blames_guilty_change(truth, answer)
     is_right = is_named and matches(truth.must or ".", text)
     if truth.story == "nothing":
         return (
@@ -145,6 +147,14 @@ def grade(truth: Truth, answer: Answer) -> Mark:
     says_where = answer.names_a_cause or mentions(answer.headline, (*truth.names, *truth.half))
     is_half = helps and says_where and answer.verdict != "no_active_incident"
     return "half" if is_half else "wrong"
+
+
+def blames_guilty_change(truth: Truth, answer: Answer) -> bool:
+    """Whether the headline begins with the guilty change: `Deploy of cart v2` for `Deploy cart
+    v2`."""
+    words = [re.escape(word) for word in truth.change.split()]
+    spelling = r"\s+(?:of\s+)?".join(words)
+    return bool(words and answer.change) and re.match(spelling, answer.headline) is not None
 
 
 def is_harmless(truth: Truth, answer: Answer, is_right: bool) -> bool:

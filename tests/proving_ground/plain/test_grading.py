@@ -42,6 +42,14 @@ def test_an_incident(given: Answer, mark: str) -> None:
     assert grade(DEPLOY, given) == mark
 
 
+def test_taking_back_the_guilty_change_is_right_whatever_it_made_worse() -> None:
+    blaming = replace(answer("fare-events", "Deploy of fare-api 1.4.0 slowed it"), change="a1")
+    assert grade(DEPLOY, blaming) == "right"
+    assert grade(DEPLOY, replace(blaming, change="")) == "wrong"
+    beside = replace(blaming, headline="fare-events got more after deploy of fare-api 1.4.0")
+    assert grade(DEPLOY, beside) == "wrong"
+
+
 def test_where_nothing_happened_naming_no_cause_is_right() -> None:
     assert grade(NOTHING, answer("", verdict="no_active_incident")) == "right"
     assert grade(NOTHING, answer("", verdict="insufficient_evidence")) == "right"
