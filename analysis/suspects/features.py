@@ -230,7 +230,9 @@ class SuspectFeatures:
         in_place = max([self._scores.get(name, 0.0) for name in services_there], default=0.0)
         # An ingress whose requests nobody counts says nothing of where they come from.
         measured_callers = self._loads.measured.keys() & callers
-        is_door = not measured_callers and bool(self._graph.callees(subject))
+        # A job that takes a database over is an object with a state, and no callee.
+        objects = {name for name, facts in self._states.items() if facts} - self._watched
+        is_door = not measured_callers and not objects.issuperset(self._graph.callees(subject))
         return Features(
             findings=self._scores.get(subject, 0.0),
             slow=slow,

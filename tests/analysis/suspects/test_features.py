@@ -119,6 +119,16 @@ def test_more_requests_from_a_caller_that_counts_none_come_from_outside(
     assert surge == (1.0 if ingress_requests is None else 0.0)
 
 
+def test_a_job_that_takes_a_store_over_makes_no_front_door_of_it() -> None:
+    graph = topology_of([("db", "export")])
+    seen = dataclasses.replace(
+        observed([], {"db": LoadChange(100.0, 300.0, 0.1)}), graph=graph, alerting="db"
+    )
+    job = told_of("export", "database_state", fact="takes_over_database", objects=["export"])
+    assert SuspectFeatures(seen, [], [job]).of("db").surge == 0.0
+    assert SuspectFeatures(seen, [], []).of("db").surge == 1.0
+
+
 def test_a_cache_that_misses_explains_a_store_whose_requests_nobody_counts() -> None:
     hit_ratio, cpu = SignalClass.HIT_RATIO, SignalClass.CPU
     shown = [("web", LATENCY, 0.9), ("cache", hit_ratio, 0.8), ("db", cpu, 0.9)]
