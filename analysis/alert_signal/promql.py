@@ -27,7 +27,9 @@ _KEEPING = frozenset({"topk", "bottomk", "limitk", "limit_ratio"})
 _AFTER_SELECTOR = re.compile(r"(\{[^{}]*\})([^\[\]{}]*)(?=\[)")
 _LOG_FUNCTIONS = re.compile(r"\b(bytes_rate|bytes_over_time|rate_counter|first_over_time)\b")
 _OUTCOME = re.compile(r"(?i)code|status|result|outcome|error|response")
-_GOOD = re.compile(r"(?i)\^?(\(?[23]|ok\b|success|no ?error|$)")
+_GOOD = re.compile(r"(?i)\^?(\(?[23]|0(?:\||$)|ok\b|success|no ?error|$)")
+_GRPC_FAILED = re.compile(r"\^?\(?(?:(?:1[0-6]|[1-9])(?:\||\)?\$?$))+")
+"""gRPC's own numbers of its status codes, without that of OK."""
 _BAD_ESCAPE = re.compile(r'\\(?![abfnrtv\\"\'0-7xuU])')
 
 
@@ -250,6 +252,8 @@ def _selection(node: pql.VectorSelector) -> MetricSelection:
             only = single_value(matcher.value)
         if matcher.name == "__name__" and matcher.op in (pql.MatchOp.Equal, pql.MatchOp.Re):
             name = matcher.value
+        elif _is_grpc_failure(matcher):
+            alike[f"failing {matcher.name}"] = "error"
         elif only:
             equal[matcher.name] = only
         elif matcher.op == pql.MatchOp.Re:
@@ -258,6 +262,12 @@ def _selection(node: pql.VectorSelector) -> MetricSelection:
             # All but the good outcomes: what fails.
             alike[f"not good {matcher.name}"] = "error"
     return MetricSelection(name, equal, alike)
+
+
+def _is_grpc_failure(matcher: pql.Matcher) -> bool:
+    is_code = "grpc" in matcher.name and _OUTCOME.search(matcher.name) is not None
+    chooses = matcher.op in (pql.MatchOp.Equal, pql.MatchOp.Re)
+    return is_code and chooses and _GRPC_FAILED.fullmatch(matcher.value) is not None
 
 
 @dataclass(frozen=True)

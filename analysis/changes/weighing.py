@@ -122,7 +122,7 @@ PLACE_WEIGHTS = {
     "shared": 0.7,
     "job": 0.7,
     "callee": 0.6,
-    "sender": 0.6,
+    "sender": 0.7,
     "caller": 0.3,
     "unknown": 0.3,
     "elsewhere": 0.2,

@@ -20,6 +20,9 @@ from faultline.analysis.kinds.signals import (
 from faultline.analysis.vocabulary import Alert
 
 
+RPC = "rpc_server_duration_milliseconds_count"
+
+
 def watched(
     text: str, *, title: str = "Alert", language: QueryLanguage = "promql", **labels: str
 ) -> WatchedSignal:
@@ -39,6 +42,18 @@ def watched(
         ('rate(hits_total{code=~"5.."}[5m]) / rate(hits_total[5m]) > 0.05', "errors"),
         ('rate(hits_total{status!~"2.."}[5m]) / rate(hits_total[5m]) > 0.05', "errors"),
         ('1 - rate(hits_total{outcome="success"}[5m]) / rate(hits_total[5m]) > 0.05', "errors"),
+        # gRPC's own numbers of its codes.
+        *(
+            (f"rate({RPC}{{{code}}}[5m]) / rate({RPC}[5m]) > 0.05", signal_class)
+            for code, signal_class in (
+                ('rpc_grpc_status_code=~"2|4|13|14"', "errors"),
+                ('rpc_grpc_status_code=~"^(2|13)$"', "errors"),
+                ('rpc_grpc_status_code="14"', "errors"),
+                ('grpc_status!="0"', "errors"),
+                ('grpc_response_status!~"0|1|5"', "errors"),
+                ('rpc_grpc_status_code="0"', "latency"),
+            )
+        ),
         ("rate(requests_total[5m]) < 1", "traffic"),
         ("histogram_quantile(0.99, rate(wait_seconds_bucket[5m])) > 1", "latency"),
         ("rate(reply_seconds_sum[5m]) / rate(reply_seconds_count[5m]) > 1", "latency"),
