@@ -9,6 +9,7 @@ import re
 import polars as pl
 
 from faultline.analysis.alert_signal.rule_texts import normalized
+from faultline.analysis.alert_signal.series import with_alerting_series
 from faultline.analysis.alert_signal.subjects import service_in
 from faultline.analysis.kinds.signals import SignalClass, WatchedSignal, classify
 from faultline.analysis.vocabulary import Alert, Scope
@@ -18,6 +19,23 @@ LEAST_POINTS = 8
 """Points with a value: fewer are no series that can be compared with a baseline."""
 _REQUESTS = re.compile(r"(^|_)(https?|grpc|rpc|requests?|istio|envoy|response)(_|$)")
 _COUNTER_END = re.compile(r"(_total|_bucket|_count|_sum)+$")
+
+
+def with_signal(
+    alert: Alert, metrics: pl.DataFrame, queried: pl.DataFrame, scope: Scope
+) -> tuple[Alert, pl.DataFrame]:
+    """The alert with the series that it watches, and the metrics that hold it: one that was
+    collected, or that of its own query. `queried` is the table `alert_query`."""
+    named = with_alerting_series(alert, metrics)
+    watches = alert.watches
+    # A share of slow requests is no percentile: where the threshold cannot be held against the
+    # series, what the query gave says more.
+    is_other = watches is not None and watches.threshold is not None and named.threshold is None
+    if named.signal != alert.signal and is_other:
+        exact, with_query = with_queried_series(alert, metrics, queried, scope)
+        if exact.signal is not None:
+            return exact, with_query
+    return with_queried_series(named, metrics, queried, scope)
 
 
 def with_queried_series(

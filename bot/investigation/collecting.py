@@ -16,8 +16,7 @@ from typing import Any
 import polars as pl
 from pydantic import BaseModel
 
-from faultline.analysis.alert_signal.queried_series import with_queried_series
-from faultline.analysis.alert_signal.series import with_alerting_series
+from faultline.analysis.alert_signal.queried_series import with_signal
 from faultline.analysis.case.alert_place import place_in, place_of
 from faultline.analysis.case.folder import json_bytes, write_evidence, write_json
 from faultline.analysis.case.readable_rows import readable_rows
@@ -220,9 +219,8 @@ def assemble(
         write_evidence(folder, *_number(whole))
         # Which series the alert means can only be said once they are there.
         metrics = read_table(folder, METRICS.name)
-        named = with_alerting_series(alert, metrics)
         queried = read_table(folder, ALERT_QUERY.name)
-        named, with_query = with_queried_series(named, metrics, queried, scope)
+        named, with_query = with_signal(alert, metrics, queried, scope)
         if with_query.height > metrics.height:
             write_table(folder, METRICS.name, with_query)
         write_json(folder / "alert.json", named)

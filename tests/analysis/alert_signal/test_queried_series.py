@@ -8,7 +8,11 @@ import polars as pl
 import pytest
 
 from faultline.analysis.alert_signal.deriving import with_watched_signal
-from faultline.analysis.alert_signal.queried_series import signal_named, with_queried_series
+from faultline.analysis.alert_signal.queried_series import (
+    signal_named,
+    with_queried_series,
+    with_signal,
+)
 from faultline.analysis.alert_signal.series import with_alerting_series
 from faultline.analysis.case.tables import empty
 from faultline.analysis.kinds.signals import AlertQuery, SignalClass, classify
@@ -101,3 +105,15 @@ def test_nothing_is_added_beside_the_error_ratio_that_was_collected() -> None:
     changed, metrics = with_queried_series(named, collected, table, SCOPE)
     assert metrics.equals(collected)
     assert (changed.service, changed.signal) == ("telemetry", "error_ratio")
+
+
+@pytest.mark.parametrize("has_answer", [True, False])
+def test_the_share_of_slow_requests_is_no_percentile(*, has_answer: bool) -> None:
+    alert = alert_on(f"1 - {ON_TIME} > 0.1", job="prod/telemetry")
+    row = {"time": [AT], "service": ["telemetry"], "signal": ["latency_p99"], "value": [300.0]}
+    collected = pl.DataFrame({**row, "unit": ["ms"], "labels": [None]})
+    collected = collected.cast(dict(empty("metrics").schema))  # type: ignore[arg-type]
+    table = queried('{"job": "prod/telemetry"}') if has_answer else empty("alert_query")
+    changed, metrics = with_signal(alert, collected, table, SCOPE)
+    assert changed.signal == ("slow_share" if has_answer else "latency_p99")
+    assert set(metrics["signal"]) == {"latency_p99", *(["slow_share"] if has_answer else [])}
