@@ -19,7 +19,6 @@ from faultline.analysis.kinds.signals import (
 )
 from faultline.analysis.vocabulary import Alert
 
-
 RPC = "rpc_server_duration_milliseconds_count"
 
 
