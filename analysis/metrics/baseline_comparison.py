@@ -61,9 +61,8 @@ MOSTLY = 0.75
 """Least share of the points from an earlier onset to the window that is out of the noise: a burst
 that ended is no onset."""
 HALF_WAY = 0.5
-MOST_OF_MOVE = 0.8
-"""What one step makes of a move for the rest to be a drift. Of a rollout in stages no stage makes
-as much."""
+MOST_OF_MOVE = 0.6
+"""What one step makes of a move for the rest to be a drift."""
 MIN_BEFORE = 10
 """Points of the first half of a baseline, for a centre and a scale."""
 ASIDE_NS = 900_000_000_000
@@ -215,8 +214,11 @@ def _after_a_drift(values: Floats, search: _Search, onset: OnsetInterval) -> Ons
         begins = usable[SUSTAINED : SUSTAINED + len(steps)]
         steps = np.where(after[row, begins], steps, -np.inf)
         largest = int(steps.argmax())
-        if steps[largest] >= MOST_OF_MOVE * moves[largest] > 0:
+        while steps[largest] >= MOST_OF_MOVE * moves[largest] > 0:
             at[row] = begins[largest]
+            # What came before it may have been a step as well, as in a rollout in stages.
+            steps[max(0, largest - SUSTAINED) :] = -np.inf
+            largest = int(steps.argmax())
     moved = at != onset.at
     return OnsetInterval(at, np.where(moved, at, onset.earliest), np.where(moved, at, onset.latest))
 

@@ -28,11 +28,12 @@ from faultline.analysis.kinds.finding_kinds import (
     ALERT_QUERY_GONE,
     TRAINING_HEALTHY,
 )
-from faultline.analysis.kinds.signals import SignalClass, classify
+from faultline.analysis.kinds.signals import SignalClass, classify, parts_of
 from faultline.analysis.metrics.alert_evaluation import Truth, alert_evaluation
 from faultline.analysis.metrics.alert_history import FLAPPING, STOPPED
 from faultline.analysis.metrics.alert_threshold import read_threshold, signal_points
 from faultline.analysis.metrics.recovery import PERSISTS, AlertState
+from faultline.analysis.metrics.series import labels_of
 from faultline.analysis.ranking.alert_gate import AlertGate, GateState
 from faultline.analysis.ranking.missing_evidence import (
     comparable,
@@ -215,7 +216,12 @@ class _Evidence:
         """The alerting signal clearly left its baseline, or a cause is clear, and it is back."""
         if not self.causes or not self.state.recovered:
             return False
-        return self.is_strong or any(f.strength >= PERSISTS for f in self.state.findings)
+        # Of many pods one moves by chance, and comes back.
+        return self.is_strong or any(
+            finding.strength >= PERSISTS
+            and not parts_of(labels_of(finding.series.get("labels", "")))
+            for finding in self.state.findings
+        )
 
     def is_calm(self) -> bool:
         """The alerting signal stayed in its normal range, and there is no evidence against that."""

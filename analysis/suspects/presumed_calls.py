@@ -73,10 +73,11 @@ class _Calls:
         trouble that no other service below them explains."""
         graph, serving = self._graph, self._troubled & self._serving
         for callee in sorted(self._troubled - self._serving):
-            # What is slow and shows neither requests nor whether it is up, such as a training job,
-            # may be anything.
-            is_slow_alone = callee in self._moves.latency and callee not in self._moves.failures
-            if is_slow_alone or graph.callers(callee) or graph.callees(callee):
+            # What is slow and shows neither what it handles nor whether it is up, such as a training
+            # job, may be anything.
+            is_slow = callee in self._moves.latency
+            is_store = callee in self._moves.throughput or callee in self._moves.failures
+            if (is_slow and not is_store) or graph.callers(callee) or graph.callees(callee):
                 continue
             for caller in sorted(serving):
                 if serving.isdisjoint(graph.callees(caller)):

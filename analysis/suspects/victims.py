@@ -50,6 +50,9 @@ it."""
 FIRST_LINE = timedelta(seconds=20)
 """How far apart the first lines of one failure in caller and callee may lie by chance: waits and
 retries."""
+COARSE = 2
+"""Order in time decides where samples lie at most half as far apart as the onsets: the first sample
+of a rate after an onset shows a part of it."""
 UNMEASURED_LOAD = 0.7
 """Where a store's own requests are not counted, it is taken to get this much of the load above it
 (our choice)."""
@@ -269,7 +272,7 @@ class Began:
         # Logs carry the time of each event, metrics only that of a sample.
         if self.logged is not None and other.logged is not None:
             return self.logged - FIRST_LINE > other.logged
-        slack = max(self.uncertainty, other.uncertainty)
+        slack = COARSE * max(self.uncertainty, other.uncertainty)
         return self.at is not None and other.at is not None and self.at - slack > other.at
 
 
