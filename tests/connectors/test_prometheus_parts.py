@@ -3,6 +3,7 @@ clusters, of which the one that runs the new version fails a third of its reques
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -194,3 +195,40 @@ def test_a_zone_that_only_kube_state_metrics_knows_is_the_cause(
     labels = read_case(tmp_path / "case").metrics["labels"].drop_nulls().unique().to_list()
     assert any('"node":"node-2","zone":"eu-1b"' in text for text in labels)
     assert diagnosis.causes[0].subject in ("eu-1b", "node-2")
+
+
+def test_services_with_other_metrics_are_split_as_well(tmp_path: Path) -> None:
+    """checkout counts its requests by itself, payments by OpenTelemetry."""
+    series = OpenMetrics()
+    end = int(ALERT_AT.timestamp()) + 30
+    counters = {
+        "checkout": ("http_requests_total", "counter", 'service="checkout",status="{}"'),
+        "payments": (
+            "http_server_request_duration_seconds_count",
+            "unknown",
+            'service_name="payments",http_response_status_code="{}"',
+        ),
+    }
+    for name, kind, labels in counters.values():
+        for number in range(3):
+            for t in range(end - 3 * 3600, end, INTERVAL_S):
+                count = RATE * (t - end + 3 * 3600)
+                for status, share in (("200", 0.99), ("500", 0.01)):
+                    pod = f'{labels.format(status)},pod="p-{number}"'
+                    series.add(name, kind, pod, share * count, t)
+    start = ALERT_AT - timedelta(minutes=30)
+    scope = Scope(
+        incident=Window(start=start, end=ALERT_AT),
+        baseline=(Window(start=start - timedelta(hours=2), end=start),),
+        services=("checkout", "payments"),
+    )
+    alert = Alert(source="test", title="checkout fails", started_at=ALERT_AT, service="checkout")
+    with running_prometheus(tmp_path, series.finished()) as prometheus:
+        connector = PrometheusConnector(prometheus.url)
+        collected = asyncio.run(connector.collect(Request(alert, scope, tmp_path)))
+    parts = collected.tables["metrics"].filter(pl.col("labels").is_not_null())
+    by_service = parts.filter(signal="error_ratio").group_by("service")
+    assert dict(by_service.agg(pl.col("labels").n_unique()).iter_rows()) == {
+        "checkout": 3,
+        "payments": 3,
+    }

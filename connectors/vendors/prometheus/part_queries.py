@@ -76,22 +76,29 @@ def _telling(
     selections: Sequence[PrometheusSelection],
     services: Sequence[str],
 ) -> list[AvailableTemplate]:
-    """Of each signal the first template that brought it for one of the services."""
-    promqls: set[str] = set()
+    """For each signal and service the first template that brought it: services may be instrumented
+    in different ways."""
+    brought: dict[str, set[str]] = {}
     for selection in selections:
-        if any(
-            subject_of(series.metric, selection.query) in services for series in selection.series
-        ):
-            promqls.add(selection.query.promql)
-    templates: dict[str, AvailableTemplate] = {}
+        subjects = {subject_of(series.metric, selection.query) for series in selection.series}
+        brought.setdefault(selection.query.promql, set()).update(subjects.intersection(services))
+    templates: list[AvailableTemplate] = []
+    covered: set[tuple[str, str]] = set()
     for template in available:
         signal = template.template.signal
-        if signal not in SIGNALS or signal in templates:
+        if signal not in SIGNALS:
             continue
         metric = promql.selector(template.template.stored_as or template.template.metric)
-        if any(metric in text for text in promqls):
-            templates[signal] = template
-    return list(templates.values())
+        by_template = {
+            (signal, subject)
+            for text, subjects in brought.items()
+            if metric in text
+            for subject in subjects
+        }
+        if by_template - covered:
+            templates.append(template)
+            covered |= by_template
+    return templates
 
 
 async def _parts(api: PrometheusApi, query: PromQuery, span: Window) -> int:
