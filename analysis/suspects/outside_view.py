@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
 import numpy as np
@@ -22,11 +22,12 @@ from faultline.analysis.kinds.finding_details import (
 )
 from faultline.analysis.kinds.finding_kinds import CALLS_INTO, FAN_OUT, PLACE_CONTRAST
 from faultline.analysis.kinds.signals import SignalClass
+from faultline.analysis.suspects.accounting import THROUGHPUT
 from faultline.analysis.suspects.deviations import NOT_SERVING, Deviation
 from faultline.analysis.suspects.features import SOLE_COMPLAINER
 from faultline.analysis.suspects.observed import Observed, level_while_bad, sole_complaints
 from faultline.analysis.suspects.places import DIFFERENT, Place
-from faultline.analysis.suspects.victims import load_change
+from faultline.analysis.suspects.victims import LoadChange, load_change
 from faultline.analysis.vocabulary import Finding
 from faultline.analysis.wording.amounts import levels, unit_of
 from faultline.analysis.wording.names import signal_name
@@ -162,46 +163,71 @@ def _series(worst: Deviation, callee: str, *, measured: bool) -> dict[str, str]:
 
 def more_calls(case: Case, observation: Observed) -> list[Finding]:
     """One finding per caller that calls a service at least twice as often for each request that
-    it gets, by its metrics: calls in a loop, a lost cache, more tries."""
+    it gets, by its metrics, or by those of what it alone calls: calls in a loop, a lost cache, more
+    tries, more messages."""
     failing = set()
     for callee, deviation, weight in observation.calls:
         if deviation.signal_class is SignalClass.ERRORS and weight > 0:
             failing.add((deviation.service, callee))
     findings = []
-    for callee, deviation, _ in observation.calls:
-        caller = deviation.service
+    for caller, callee, deviation, edge in _measured_calls(observation):
         requests = observation.moves.requests.get(caller)
-        is_traffic = deviation.signal_class is SignalClass.TRAFFIC
-        if not is_traffic or requests is None or requests.now <= 0:
-            continue
-        edge = load_change(deviation, level_while_bad(deviation, observation.curve))
-        if edge is None:
+        if requests is None or requests.now <= 0:
             continue
         before, now = edge.before / requests.before, edge.now / requests.now
         tries = USUAL_TRIES if (caller, callee) in failing else 1.0
         # Callers try again by themselves where calls fail: that many times is no doing of theirs.
         if edge.log - requests.log > math.log(LEAST_MORE * tries) and now > LEAST_MORE * before:
-            numbers = {"calls": rounded(now, 3), "baseline_calls": rounded(before, 3)}
-            calls, usual = number(numbers["calls"], 3), number(numbers["baseline_calls"], 3)
-            finding = Finding(
-                id="",
-                kind=FAN_OUT.name,
-                subject=caller,
-                signal=deviation.signal,
-                onset=onset_of(deviation),
-                onset_uncertainty_s=step_s(deviation),
-                strength=round(1.0 - before / now, 4),
-                sentence=(
-                    f"{plain(caller)} makes {calls} calls to {plain(callee)} for each of its "
-                    f"requests, {usual} in the baseline."
-                ),
-                numbers=numbers,
-                evidence=case.evidence_ids("metrics"),
-                series={"table": "metrics", "service": callee},
-                details=CallPatternDetails(caller=caller, bad=True),
-            )
-            findings.append(finding)
+            findings.append(_more_calls(case, caller, callee, deviation, (before, now)))
     return findings
+
+
+def _measured_calls(
+    observation: Observed,
+) -> Iterator[tuple[str, str, Deviation, LoadChange]]:
+    """Caller, callee, the series that counts the calls, and how their number changed."""
+    counted_calls = set()
+    for callee, deviation, _ in observation.calls:
+        if deviation.signal_class is SignalClass.TRAFFIC:
+            counted_calls.add((deviation.service, callee))
+            edge = load_change(deviation, level_while_bad(deviation, observation.curve))
+            if edge is not None:
+                yield deviation.service, callee, deviation, edge
+    for deviation, _ in observation.service_series:
+        callee = deviation.service
+        edge = observation.moves.throughput.get(callee)
+        callers = observation.graph.callers(callee)
+        if edge is None or len(callers) != 1 or THROUGHPUT not in deviation.signal:
+            continue
+        # What one service alone calls handles what that one asks.
+        [caller] = callers
+        if (caller, callee) not in counted_calls and not deviation.labels:
+            yield caller, callee, deviation, edge
+
+
+def _more_calls(
+    case: Case, caller: str, callee: str, deviation: Deviation, ratios: tuple[float, float]
+) -> Finding:
+    before, now = ratios
+    numbers = {"calls": rounded(now, 3), "baseline_calls": rounded(before, 3)}
+    calls, usual = number(numbers["calls"], 3), number(numbers["baseline_calls"], 3)
+    return Finding(
+        id="",
+        kind=FAN_OUT.name,
+        subject=caller,
+        signal=deviation.signal,
+        onset=onset_of(deviation),
+        onset_uncertainty_s=step_s(deviation),
+        strength=round(1.0 - before / now, 4),
+        sentence=(
+            f"{plain(caller)} makes {calls} calls to {plain(callee)} for each of its "
+            f"requests, {usual} in the baseline."
+        ),
+        numbers=numbers,
+        evidence=case.evidence_ids("metrics"),
+        series={"table": "metrics", "service": callee},
+        details=CallPatternDetails(caller=caller, bad=True),
+    )
 
 
 def place_contrasts(case: Case, observation: Observed) -> list[Finding]:

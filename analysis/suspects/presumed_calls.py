@@ -73,8 +73,8 @@ class _Calls:
         trouble that no other service below them explains."""
         graph, serving = self._graph, self._troubled & self._serving
         for callee in sorted(self._troubled - self._serving):
-            # What is slow and shows neither what it handles nor whether it is up, such as a training
-            # job, may be anything.
+            # What is slow and shows neither what it handles nor whether it is up may be anything,
+            # such as a training job.
             is_slow = callee in self._moves.latency
             is_store = callee in self._moves.throughput or callee in self._moves.failures
             if (is_slow and not is_store) or graph.callers(callee) or graph.callees(callee):

@@ -291,9 +291,11 @@ def later(findings: Sequence[Finding], other: Sequence[Finding]) -> bool:
 def onset_of(findings: Sequence[Finding]) -> datetime | None:
     """The earliest onset among the findings at least half as strong as the strongest.
 
-    Other traffic than before is no trouble: it counts only where there is nothing else.
+    Other traffic than before is no trouble, and one part of many moves by chance: they count only
+    where there is nothing else.
     """
     dated = [finding for finding in findings if finding.onset is not None]
+    dated = [finding for finding in dated if "labels" not in finding.series] or dated
     telling = [finding for finding in dated if fault_of(finding) is not TRAFFIC] or dated
     strongest = max((finding.strength for finding in telling), default=0.0)
     clear = [f.onset for f in telling if f.onset and f.strength >= 0.5 * strongest]

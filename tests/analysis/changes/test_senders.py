@@ -71,3 +71,20 @@ def test_where_the_producer_is_known_nobody_else_is_blamed(tmp_path: Path) -> No
 
 def test_more_requests_at_a_front_door_come_from_outside(tmp_path: Path) -> None:
     assert first_cause(tmp_path, [("audit", 2)], loads=BUSY).change is None
+
+
+def test_the_only_producer_of_a_queue_is_said_to_send_more(tmp_path: Path) -> None:
+    metrics = series("mailer", "consumer_lag", 20, 60_000, onset=1)
+    for service, signal, low, high in (*FLOODED, ("orders", "request_rate", 60.0, 60.0)):
+        metrics += series(service, signal, low, high, onset=0)
+    calls = (("orders", "orders-topic"), ("orders-topic", "mailer"))
+    case = write_case(
+        tmp_path,
+        alert={"service": "mailer", "signal": "consumer_lag", "title": "mailer is behind"},
+        metrics=metrics,
+        topology=[{"caller": caller, "callee": callee} for caller, callee in calls],
+    )
+    [more] = [finding for finding in diagnose(case).findings if finding.kind == "fan_out"]
+    assert more.subject == "orders"
+    assert more.numbers == {"calls": 4.5, "baseline_calls": 0.5}
+    assert "orders makes 4.5 calls to orders-topic" in more.sentence

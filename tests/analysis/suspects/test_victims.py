@@ -9,6 +9,8 @@ from faultline.analysis.metrics.shifts import metric_shifts
 from faultline.analysis.requests.topology import read_topology
 from faultline.analysis.suspects.explanations import weigh_suspects
 from faultline.analysis.suspects.suspect import Suspect
+from faultline.analysis.suspects.victims import onset_of
+from faultline.analysis.vocabulary import Finding
 from tests.analysis.cases import START, at, series, write_case
 
 CHAIN = [{"caller": "web", "callee": "api"}, {"caller": "api", "callee": "db"}]
@@ -149,3 +151,24 @@ def test_what_is_asked_for_more_by_a_caller_runs_out_under_the_load(tmp_path: Pa
     calm = ranked(tmp_path / "calm", steady)
     loaded = ranked(tmp_path / "loaded", steady + series("api", "requests_per_second", 100, 600))
     assert scores(loaded, "api")["resource"] < 0.8 * scores(calm, "api")["resource"]
+
+
+def test_one_pod_that_moved_earlier_sets_no_onset() -> None:
+    """Of many pods one moves by chance."""
+
+    def shift(minute: float, **place: str) -> Finding:
+        series_of = {"service": "api", "signal": "errors", **place}
+        return Finding(
+            id="",
+            kind="metric_shift",
+            subject="api",
+            strength=0.6,
+            sentence="",
+            onset=at(minute),
+            series=series_of,
+            details={"class": "errors", "bad": True, "direction": "up"},
+        )
+
+    pod, whole = shift(-15, labels='{"pod":"api-1"}'), shift(1)
+    assert onset_of([pod, whole]) == whole.onset
+    assert onset_of([pod]) == pod.onset
