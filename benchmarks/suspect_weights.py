@@ -5,7 +5,7 @@
 
 RECORDED holds labelled case folders of recorded systems, SIMULATED those of generators: worlds of
 the *training* stream (`python -m proving_ground.worlds --seeds 0:600 --out WORLDS`), and incidents
-of odd seeds (`python -m proving_ground.plain --seeds 5,7,9 --labelled RIG`). Every recorded system
+of odd seeds (`python -m proving_ground.plain --seeds 5,7,9,11 --labelled RIG`). Every recorded system
 is left out in turn, and every fourth case of a generator; the rest is fitted. Then each generator
 is left out whole. `--print` prints the numbers of
 `analysis/suspects/ranking_weights.py`, fitted on all of them. `--left-out` writes for each recorded
