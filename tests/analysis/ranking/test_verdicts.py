@@ -328,6 +328,19 @@ def test_a_flapping_monitor_is_no_incident_unless_something_is_clearly_wrong(
     assert conclude(case, (CAUSE,), [*flaps, wrong], back, 0.6).verdict is verdict
 
 
+@pytest.mark.parametrize("is_pod", [True, False])
+def test_one_pod_that_moved_and_came_back_was_no_incident(tmp_path: Path, *, is_pod: bool) -> None:
+    """Of many pods one moves by chance."""
+    case = write_case(tmp_path, alert=ALERT, metrics=series("web", "latency_ms", 100, 100))
+    said = {"class": "latency", "direction": "up", "bad": True, "recovered": True}
+    place = {"labels": '{"pod":"web-1"}'} if is_pod else {}
+    series_of = {"table": "metrics", "service": "web", "signal": "latency_ms", **place}
+    shift = moved(details=said, strength=0.55, series=series_of)
+    back = AlertState(True, (shift,), (), ())
+    verdict = conclude(case, (CAUSE,), [shift], back, 0.05).verdict
+    assert (verdict is Verdict.RECOVERED) is not is_pod
+
+
 def test_a_server_that_is_away_is_told_once(tmp_path: Path) -> None:
     failed = "its last 5 requests failed (no answer in time), so it was not asked"
     away = f"datadog https://dd.example: {failed} (circuit open). Next attempt in {{}} s"
