@@ -5,9 +5,9 @@
 
 RECORDED holds labelled case folders of recorded systems, SIMULATED those of generators: worlds of
 the *training* stream (`python -m proving_ground.worlds --seeds 0:600 --out WORLDS`), and incidents
-of odd seeds (`python -m proving_ground.plain --seeds 5,7,9,11 --labelled RIG`). Every recorded system
-is left out in turn, and every fourth case of a generator; the rest is fitted. Then each generator
-is left out whole. `--print` prints the numbers of
+of odd seeds (`python -m proving_ground.plain --seeds 5,7,9,11 --labelled RIG`). Every recorded
+system is left out in turn, and every fourth case of a generator; the rest is fitted. Then each
+generator is left out whole. `--print` prints the numbers of
 `analysis/suspects/ranking_weights.py`, fitted on all of them. `--left-out` writes for each recorded
 system the numbers that were fitted without it, for `faultline eval RECORDED --left-out FILE`.
 """
@@ -166,9 +166,16 @@ def _answers(cases: Sequence[Labelled], fitted_on: Sequence[Labelled]) -> list[A
     ]
 
 
-def calibrated(answers: Sequence[Answer], simulated: Collection[str]) -> tuple[float, float]:
-    """Temperature and the odds of "not seen" under which left-out answers are likeliest. The
-    recorded systems together weigh as much as each generator, however many cases that makes."""
+def calibrated(
+    parts: Sequence[Answer], wholes: Sequence[Answer], simulated: Collection[str]
+) -> tuple[float, float]:
+    """Temperature and the odds of "not seen" under which answers about systems that were left out
+    whole are likeliest: `parts` are those of `left_out`, `wholes` of `whole_left_out`.
+
+    The recorded systems together weigh as much as each generator, however many cases that makes.
+    """
+    answers = [*wholes, *(answer for answer in parts if answer.system not in simulated)]
+    answers = [answer for answer in answers if answer.has_subject]
     groups = [a.system if a.system in simulated else "recorded" for a in answers]
     sizes = Counter(groups)
     optimum = (np.inf, 1.0, 0.0)
@@ -222,8 +229,9 @@ def fitted_without(cases: Sequence[Labelled], simulated: Collection[str]) -> dic
     constants_by_system: dict[str, object] = {}
     for system in sorted({case.system for case in cases} - set(simulated)):
         other_cases = [case for case in cases if case.system != system]
-        answers = [answer for answer in left_out(other_cases, simulated) if answer.has_subject]
-        temperature, unseen_odds = calibrated(answers, simulated)
+        temperature, unseen_odds = calibrated(
+            left_out(other_cases, simulated), whole_left_out(other_cases, simulated), simulated
+        )
         weights = dict(zip(NAMES, fit(other_cases).tolist(), strict=True))
         constants = {"WEIGHTS": weights, "TEMPERATURE": temperature, "NO_SUSPECT_ODDS": unseen_odds}
         constants_by_system[system] = {"faultline.analysis.suspects.ranking_weights": constants}
@@ -252,11 +260,11 @@ def main(arguments: Sequence[str]) -> None:
     folders = [args.recorded, *args.simulated]
     cases = _cases(folders, args.features, args.workers)
     simulated = {system_of(case_folders(folder)[0].name) for folder in args.simulated}
-    answers = left_out(cases, simulated)
-    temperature, unseen_odds = calibrated([a for a in answers if a.has_subject], simulated)
+    answers, wholes = left_out(cases, simulated), whole_left_out(cases, simulated)
+    temperature, unseen_odds = calibrated(answers, wholes, simulated)
     report(answers, temperature, unseen_odds)
     print("generators left out whole")
-    report(whole_left_out(cases, simulated), temperature, unseen_odds)
+    report(wholes, temperature, unseen_odds)
     if args.left_out is not None:
         args.left_out.write_text(json.dumps(fitted_without(cases, simulated), indent=1) + "\n")
     if args.printed:

@@ -57,7 +57,7 @@ WEIGHTS: Mapping[str, float] = {
     "error_origin": 0.00,
     "part_contrast": 1.46,
 }
-TEMPERATURE = 0.9
+TEMPERATURE = 1.0
 """Odds are divided by it: fitted, like the next, on answers about systems that were left out."""
 NO_SUSPECT_ODDS = 1.5
 """The log odds that the cause is none of the suspects."""
