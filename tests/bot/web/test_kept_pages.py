@@ -39,7 +39,9 @@ MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)[T ]\d\d:\d\d(:\d\d)?(\.\d+)?(Z|\+00:00| 
 DAY = re.compile(r"(\d{1,2} [A-Z][a-z]{2} \d{4}), \d\d:\d\d:\d\d UTC")
 TOKEN = re.compile(r"[0-9a-f]{64}|(?<=value=)[0-9a-f]{32}$", re.MULTILINE)
 AGE = re.compile(r"\d+(\.\d+)? ?(s|min|h|d) ago|^(under )?\d+ (min|h|d)$", re.MULTILINE)
-OF_THIS_MACHINE = "/health"
+LEFT_OUT = ("/health", "/accuracy")
+"""They show this machine and the last measurement."""
+FILE_VERSION = re.compile(r"\?v=[0-9a-f]{10}")
 UNREAD = (".css", ".js", ".svg", ".zip")
 
 
@@ -130,7 +132,7 @@ def stable(text: str, names: dict[str, str]) -> str:
         age = datetime.now(UTC) - datetime.strptime(match[1], notation).replace(tzinfo=UTC)
         return "NOW" if abs(age) < RECENT else match[0]
 
-    text = TOKEN.sub("TOKEN", AGE.sub("AGE", text))
+    text = TOKEN.sub("TOKEN", FILE_VERSION.sub("", AGE.sub("AGE", text)))
     return DAY.sub(moment, MOMENT.sub(moment, text))
 
 
@@ -140,7 +142,7 @@ def pages_of(site: Site, browser: httpx.Client, names: dict[str, str]) -> dict[s
     pages: dict[str, str] = {}
     while waiting:
         path = waiting.pop()
-        if path in pages or path == OF_THIS_MACHINE or urlsplit(path).path.endswith(UNREAD):
+        if path in pages or path in LEFT_OUT or urlsplit(path).path.endswith(UNREAD):
             continue
         response = browser.get(path)
         if response.headers["content-type"].endswith("json"):
