@@ -1,16 +1,12 @@
 """What each connector sends to its vendor's stand-in and makes of the replies, kept as text: every
 request, row, item and gap, and what changes where values of the replies are missing, on a bound or
 of another type.
-
-    python -m tests.connectors.test_collections     write the texts again
 """
 
 from __future__ import annotations
 
 import difflib
 import hashlib
-import os
-import sys
 from pathlib import Path
 
 import pytest
@@ -22,6 +18,7 @@ from tests.connectors.collected_text import collected_text
 from tests.connectors.damaged_replies import KINDS, damage
 from tests.connectors.local_http import LocalServer
 from tests.connectors.test_read_only import OVER_HTTP, aws_credentials, settings_for, stand_in
+from tests.kept import assert_kept
 
 FOLDER = Path(__file__).parent / "collections"
 VENDORS = [name for name in OVER_HTTP if name != "recorded"]
@@ -29,7 +26,6 @@ DAMAGED = [(name, kind) for name in VENDORS for kind in KINDS]
 PATIENT_S = 300.0
 MOST_LINES, LONGEST_LINE = 24, 240
 """Of a difference are written out; a digest holds the rest."""
-WRITE = "FAULTLINE_WRITE_COLLECTIONS"
 
 
 def brought(name: str, folder: Path, kind: str | None = None) -> str:
@@ -63,12 +59,6 @@ def difference(before: str, after: str) -> str:
     return "\n".join([*shown, f"{len(lines)} lines: {digest}", ""])
 
 
-def assert_kept(file: Path, text: str) -> None:
-    if WRITE in os.environ:
-        file.write_text(text, encoding="utf-8")
-    assert text == file.read_text(encoding="utf-8")
-
-
 @pytest.mark.parametrize("name", VENDORS)
 def test_a_connector_sends_and_brings_what_is_kept(name: str, tmp_path: Path) -> None:
     assert_kept(FOLDER / f"{name}.txt", brought(name, tmp_path))
@@ -82,8 +72,3 @@ def test_damaged_replies_change_what_is_brought_as_it_is_kept(
     assert "internal error" not in text
     whole = (FOLDER / f"{name}.txt").read_text(encoding="utf-8")
     assert_kept(FOLDER / f"{name}.{kind}.txt", difference(whole, text))
-
-
-if __name__ == "__main__":
-    os.environ[WRITE] = "1"
-    sys.exit(pytest.main([__file__]))

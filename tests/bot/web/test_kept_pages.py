@@ -1,16 +1,12 @@
 """Every page of a site that holds three investigations, kept as the text that is read and a digest
 of everything else.
-
-    python -m tests.bot.web.test_kept_pages     write the pages again
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
-import sys
 from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
 from pathlib import Path
@@ -27,10 +23,10 @@ from faultline.bot.store.tables import InvestigationRow, ProgressRow
 from tests.bot.web.sample_case import ALERT, ALERT_AT, REPORT, write_sample_case
 from tests.bot.web.serving import Site
 from tests.bot.web.traced_case import write_traced_case
+from tests.kept import assert_kept
 from tests.scenarios.small_case import write_small_case
 
 FOLDER = Path(__file__).parent / "kept"
-WRITE = "FAULTLINE_WRITE_PAGES"
 SHOWN = frozenset({"href", "src", "title", "alt", "aria-label", "value", "action", "datetime"})
 SILENT = frozenset({"script", "style"})
 LINKS = frozenset({"href", "src", "data-src", "data-url"})
@@ -166,12 +162,4 @@ def test_the_pages_read_as_they_are_kept(
         place = path.split("/")[2] if path.startswith("/investigations/") else "SITE"
         texts[place if place in texts else "SITE"] += f"## {path}\n{pages[path]}\n\n"
     for name, text in texts.items():
-        file = FOLDER / f"{name.lower()}.txt"
-        if WRITE in os.environ:
-            file.write_text(text, encoding="utf-8")
-        assert text == file.read_text(encoding="utf-8")
-
-
-if __name__ == "__main__":
-    os.environ[WRITE] = "1"
-    sys.exit(pytest.main([__file__]))
+        assert_kept(FOLDER / f"{name.lower()}.txt", text)
