@@ -2,6 +2,7 @@
 
 python benchmarks/mutations.py [--count 200] [--seed 1] [--rooms bot/store,connectors] [--jobs 1]
     [--budget 60] [--results FILE] [--json] [--only FILE:LINE:KIND]
+    [--lines FOLDER [--record "-n 2 --dist loadfile --lane first"]]
 
 Draws mutations from all rooms of the product by the seed, makes each in a throw-away copy of the
 working tree, and runs the tests that are nearest to it: those that import the module, those that
@@ -9,13 +10,17 @@ import a module which imports it, then the others of its room. It stops at the f
 when tests that usually take --budget seconds have run. A mutation that makes the tests hang is
 caught. Tests that fail without a mutation are named and left out. With --results a run that was
 interrupted goes on where it ended: what stands in the file is not tried again, but for survivors
-of a smaller --budget that left tests over. Prints each survivor, then how many were caught by room
-and by kind. benchmarks/mutants/equivalent.toml lists mutations that make no difference.
+of a smaller --budget that left tests over. With --lines the tests are those that execute the
+mutated statement, whichever room is theirs: --record runs pytest with these options and writes
+into the folder which test file executes which lines. Prints each survivor, then how many were
+caught by room and by kind. benchmarks/mutants/equivalent.toml lists mutations that make no
+difference.
 """
 
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -27,8 +32,10 @@ from typing import NamedTuple
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks.mutants.equivalent import is_equivalent, read_equivalents
+from benchmarks.mutants.executed_lines import ExecutedLines, record
 from benchmarks.mutants.modules import ProjectModules
 from benchmarks.mutants.mutation import Mutation
+from benchmarks.mutants.nearest_tests import chosen_tests
 from benchmarks.mutants.results import (
     ResultsFile,
     as_json,
@@ -72,12 +79,18 @@ class Options(argparse.Namespace):
     json: bool
     only: Place | None
     results: Path | None
+    lines: Path | None
+    record: str | None
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Draw the sample, try what is new of it, and print what survived."""
     options = _parser().parse_args(arguments, namespace=Options())
     modules = ProjectModules(options.root)
+    if options.record is not None:
+        if options.lines is None:
+            raise SystemExit("--record needs --lines, the folder to write into")
+        record(modules, options.lines, shlex.split(options.record))
     results = ResultsFile(options.results)
     mutations, equivalent = _chosen(options, modules)
     new = []
@@ -119,6 +132,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--results", type=Path, metavar="FILE")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--only", type=Place.parse, metavar="FILE:LINE:KIND")
+    parser.add_argument("--lines", type=Path, metavar="FOLDER")
+    parser.add_argument("--record", metavar="OPTIONS")
     parser.add_argument("--root", type=Path, default=HOME, help="another project")
     return parser
 
@@ -145,6 +160,7 @@ def _try_all(
     """Tries them, each job in its copy."""
     if not mutations:
         return
+    executed = None if options.lines is None else ExecutedLines(modules, options.lines)
     with tempfile.TemporaryDirectory(prefix="mutations-") as folder:
         free: SimpleQueue[WorkingCopy] = SimpleQueue()
         copies = []
@@ -155,7 +171,8 @@ def _try_all(
         def attempt(mutation: Mutation) -> Trial:
             copy = free.get()
             try:
-                return try_mutation(copy, modules, results.clean, mutation, options.budget)
+                tests = chosen_tests(modules, mutation, executed)
+                return try_mutation(copy, tests, results.clean, mutation, options.budget)
             finally:
                 free.put(copy)
 

@@ -4,10 +4,31 @@ from __future__ import annotations
 
 from pathlib import PurePosixPath
 
+from benchmarks.mutants.executed_lines import ExecutedLines
 from benchmarks.mutants.modules import ProjectModules
+from benchmarks.mutants.mutation import Mutation
 from benchmarks.mutants.sample import room_of
 
 Rank = tuple[int, bool, int, bool, str]
+
+
+def chosen_tests(
+    modules: ProjectModules, mutation: Mutation, executed: ExecutedLines | None
+) -> list[str]:
+    """Those that execute the mutated statement, where a record says so: the nearest first, then
+    whatever other room's tests reach it."""
+    nearest = nearest_tests(modules, mutation.path)
+    reached = None if executed is None else executed.tests_of(mutation)
+    if executed is None or reached is None:
+        return nearest
+    chosen = [test for test in nearest if test in reached or test in executed.unrecorded]
+    home = f"tests/{room_of(modules.root, mutation.path)}"
+    beyond = sorted(
+        (*_distance(test, mutation.path, home), test)
+        for test in reached.difference(nearest)
+        if (modules.root / test).is_file()
+    )
+    return chosen + [rank[-1] for rank in beyond]
 
 
 def nearest_tests(modules: ProjectModules, path: str) -> list[str]:

@@ -8,9 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from benchmarks.mutants.modules import ProjectModules
 from benchmarks.mutants.mutation import Mutation
-from benchmarks.mutants.nearest_tests import nearest_tests
 from benchmarks.mutants.working_copy import TestRun, WorkingCopy
 
 Outcome = Literal["caught", "timeout", "survived"]
@@ -108,15 +106,14 @@ class Trial:
 
 def try_mutation(
     copy: WorkingCopy,
-    modules: ProjectModules,
+    tests: Sequence[str],
     clean: CleanTimes,
     mutation: Mutation,
     budget_s: float,
 ) -> Trial:
-    """Runs the nearest tests first and stops at the first failure, or when tests that take
+    """Runs the tests in this order and stops at the first failure, or when tests that take
     `budget_s` seconds without a mutation have run."""
     began = time.monotonic()
-    tests = nearest_tests(modules, mutation.path)
     done: list[str] = []
     outcome: Outcome = "survived"
     caught_by = ""

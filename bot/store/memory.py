@@ -25,7 +25,6 @@ from faultline.bot.store.tables import LearnedCallRow, RememberedRow, Remembered
 from faultline.bot.store.visibility import ALL, Visibility
 
 MAX_SERVICES = 50
-MAX_RESULTS = 500
 READ_FOR_LIKENESS = 300
 """How many of the newest investigations that share any word with an alert are compared by counting
 words."""
@@ -71,30 +70,6 @@ class Memory:
         with self._read() as session:
             row = session.scalar(_by_id(investigation_id).where(*self._visible()))
             return _remembered(row) if row else None
-
-    def search_investigations(
-        self,
-        text: str,
-        services: Collection[str] = (),
-        since: datetime | None = None,
-        limit: int = 50,
-    ) -> list[EarlierInvestigation]:
-        """Those that hold every word of the text, or words that begin so; of these services, if any
-        are given.
-
-        The newest first. A text without any word finds nothing by words: then the services and the
-        time alone decide.
-        """
-        words = search_words(text)
-        if text.strip() and not words:
-            return []
-        query = self._newest(since=since, limit=limit)
-        if words:
-            query = query.where(self._matches(words, every=True))
-        if services:
-            query = query.where(_of_services(services))
-        with self._read() as session:
-            return [_remembered(row) for row in session.scalars(query)]
 
     def same_alert(
         self, alert: Alert, *, since: datetime, before: datetime, limit: int
@@ -168,16 +143,11 @@ class Memory:
         words = search_words(text)
         return query.where(self._matches(words, every=True) if words else false())
 
-    def _newest(
-        self, *, since: datetime | None = None, before: datetime | None = None, limit: int
-    ) -> Select[RememberedRow]:
-        query = select(RememberedRow).where(*self._visible())
+    def _newest(self, *, since: datetime, before: datetime, limit: int) -> Select[RememberedRow]:
+        between = (RememberedRow.at >= since, RememberedRow.at < before)
+        query = select(RememberedRow).where(*between, *self._visible())
         query = query.order_by(RememberedRow.at.desc(), RememberedRow.investigation_id.desc())
-        if since is not None:
-            query = query.where(RememberedRow.at >= since)
-        if before is not None:
-            query = query.where(RememberedRow.at < before)
-        return query.limit(max(0, min(limit, MAX_RESULTS)))
+        return query.limit(limit)
 
     def _visible(self) -> list[ColumnElement[bool]]:
         """The condition on rows; nothing where all are seen."""

@@ -146,13 +146,6 @@ class Graph:
         """The units of these kinds."""
         return [n for n, unit in enumerate(self.units) if unit.kind in kinds]
 
-    def edge_between(self, caller: int, callee: int) -> int | None:
-        """The edge from one unit to the other."""
-        for number in self.callers_of[callee]:
-            if self.edges[number].caller == caller:
-                return number
-        return None
-
     def hops_from(self, start: int) -> dict[int, int]:
         """Calls between a unit and everything below it; itself is 0."""
         return self._search(start, downwards=True)

@@ -33,7 +33,7 @@ def told() -> Iterator[list[watching.VendorRequest]]:
     found: list[watching.VendorRequest] = []
     watching.watch(found.append)
     yield found
-    watching.unwatch(found.append)
+    watching._watches.remove(found.append)
 
 
 class _Vendor(BaseHTTPRequestHandler):

@@ -197,28 +197,6 @@ class CallStacks:
         return subtree_sums(self.parent, np.where(self._kernels, self.trace.dur, 0))
 
     @cached_property
-    def first_kernel_start_ns(self) -> Int64:
-        """When the first of them starts; -1 where there is none."""
-        latest = np.iinfo(np.int64).min
-        top = subtree_maxima(self.parent, np.where(self._kernels, -self.trace.ts, latest))
-        # Only maxima over subtrees are at hand: negate the starts to find the earliest.
-        return np.where(top == latest, -1, -top)
-
-    @cached_property
-    def last_kernel_end_ns(self) -> Int64:
-        """When the last of them ends; -1 where there is none."""
-        latest = np.iinfo(np.int64).min
-        top = subtree_maxima(self.parent, np.where(self._kernels, self.trace.end, latest))
-        return np.where(top == latest, -1, top)
-
-    @cached_property
-    def kernel_span_ns(self) -> Int64:
-        """From the start of the first to the end of the last, ns."""
-        return np.where(
-            self.num_kernels > 0, self.last_kernel_end_ns - self.first_kernel_start_ns, 0
-        )
-
-    @cached_property
     def self_ns(self) -> Int64:
         """For a call its length less that of the calls it makes on its thread; the length of work
         on a stream."""

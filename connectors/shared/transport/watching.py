@@ -54,12 +54,6 @@ def watch(watcher: Watch) -> None:
         _watches.append(watcher)
 
 
-def unwatch(watcher: Watch) -> None:
-    """Tell it no more."""
-    with contextlib.suppress(ValueError):
-        _watches.remove(watcher)
-
-
 @contextlib.contextmanager
 def watched(request: VendorRequest) -> Iterator[None]:
     """The time of one request. An error passes, and is noted."""

@@ -168,15 +168,6 @@ def wrong_probe(made: ClusterObjects, unit: str, pods: Sequence[Object], span: T
     count(made, unit, span)
 
 
-def slow_probe(made: ClusterObjects, unit: str, pods: Sequence[Object], span: TroubleSpan) -> None:
-    """Readiness that depends on what the service calls."""
-    for pod in pods:
-        note = "Readiness probe failed: HTTP probe failed with statuscode: 503"
-        _event(made, pod, "Unhealthy", note, span)
-    unready(pods, span)
-    count(made, unit, span)
-
-
 def wrong_selector(made: ClusterObjects, unit: str, span: TroubleSpan) -> None:
     """The Service selects a label that no pod has."""
     name = object_name(unit)

@@ -19,34 +19,6 @@ class MetricName:
     form: str = "value"
 
 
-QUANTITIES = (
-    "requests",
-    "errors",
-    "error_ratio",
-    "latency_mean",
-    "latency_p50",
-    "latency_p95",
-    "latency_p99",
-    "latency_max",
-    "latency_sum",
-    "cpu",
-    "memory",
-    "memory_share",
-    "threads",
-    "pool_used",
-    "pool_waiting",
-    "queue_depth",
-    "hit_ratio",
-    "disk",
-    "restarts",
-    "replicas",
-    "pause",
-    "client_latency",
-    "client_errors",
-)
-"""All quantities: requests and errors as counts per step, seconds, shares of a limit; memory in
-bytes, replicas, restarts and queue depth as numbers."""
-
 M = MetricName
 CONVENTIONS: dict[str, dict[str, MetricName]] = {
     "micrometer": {

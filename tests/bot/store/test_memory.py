@@ -75,6 +75,12 @@ def ids(found: list[EarlierInvestigation]) -> list[str]:
     return [f.id for f in found]
 
 
+def matching(store: Store, words: str) -> list[str]:
+    """The ids of those that hold every word, sorted."""
+    with Session(store.engine) as session:
+        return sorted(session.scalars(Memory(store.engine).matching(words)))
+
+
 def test_what_was_remembered_is_found_by_every_part_of_it(store: Store) -> None:
     cause = EarlierCause(
         subject="payments-db", kind="deploy", change="4f2a9c1", summary="connection pool exhausted"
@@ -87,7 +93,6 @@ def test_what_was_remembered_is_found_by_every_part_of_it(store: Store) -> None:
         system="shop",
     )
     remember(store, alert("disk of node-7 is full", service="node-7"))
-    memory = Memory(store.engine)
     for words in (
         "checkout",
         "LATENCY p99",
@@ -97,37 +102,43 @@ def test_what_was_remembered_is_found_by_every_part_of_it(store: Store) -> None:
         "shop",
         "cause_found slow",
     ):
-        assert memory.search_investigations(words) == [kept], words
-    assert memory.search_investigations("checkout disk") == []
+        assert matching(store, words) == [kept.id], words
+    for words in ("checkout disk", "", "..."):
+        assert matching(store, words) == [], words
 
 
 def test_the_newest_come_first_within_time_and_limit(store: Store) -> None:
     kept = [remember(store, alert(), minutes=n) for n in range(4)]
-    memory = Memory(store.engine)
-    assert ids(memory.search_investigations("checkout")) == [k.id for k in reversed(kept)]
-    assert ids(memory.search_investigations("checkout", limit=2)) == [kept[3].id, kept[2].id]
-    assert ids(memory.search_investigations("checkout", since=NOW + timedelta(minutes=3))) == [
-        kept[3].id
-    ]
-    assert memory.search_investigations("checkout", limit=0) == []
+    later = NOW + timedelta(minutes=3)
+
+    def of_checkout(*, limit: int = 5, since: datetime = LONG_AGO) -> list[str]:
+        memory = Memory(store.engine)
+        return ids(memory.of_services(["checkout"], since=since, before=later, limit=limit))
+
+    assert of_checkout() == [kept[2].id, kept[1].id, kept[0].id]
+    assert of_checkout(limit=2) == [kept[2].id, kept[1].id]
+    assert of_checkout(since=NOW + timedelta(minutes=2)) == [kept[2].id]
+    assert of_checkout(limit=0) == []
 
 
 def test_a_search_can_be_kept_to_services(store: Store) -> None:
     mine = remember(store, alert(), services=["checkout", "payment"])
     remember(store, alert(service="cart"))
-    memory = Memory(store.engine)
-    assert memory.search_investigations("latency", services=["payment", "x"]) == [mine]
-    assert memory.search_investigations("", services=["checkout"]) == [mine]
-    assert memory.search_investigations("latency", services=["'; --"]) == []
+
+    def of(*services: str) -> list[EarlierInvestigation]:
+        later = NOW + timedelta(hours=1)
+        return Memory(store.engine).of_services(services, since=LONG_AGO, before=later, limit=5)
+
+    assert of("payment", "x") == of("checkout") == [mine]
+    assert of("'; --") == of() == []
 
 
 def test_words_are_found_without_case_accents_and_blanks_of_other_scripts(store: Store) -> None:
     zurich = remember(store, alert("Zürich: Überlauf der Warteschlange"))
     payment = remember(store, alert("支付服务超时"))
-    memory = Memory(store.engine)
-    assert memory.search_investigations("ZURICH uberlauf") == [zurich]
-    assert memory.search_investigations("超时") == [payment]
-    assert memory.search_investigations("时代") == []
+    assert matching(store, "ZURICH uberlauf") == [zurich.id]
+    assert matching(store, "超时") == [payment.id]
+    assert matching(store, "时代") == []
 
 
 @pytest.mark.parametrize("hostile", HOSTILE)
@@ -137,10 +148,12 @@ def test_hostile_searches_neither_raise_nor_reach_the_database_as_a_query(
     kept = remember(store, alert())
     memory = Memory(store.engine)
     began = time.process_time()
-    memory.search_investigations(hostile, services=[hostile, "checkout"], since=NOW, limit=10)
-    memory.of_like_words(hostile, since=LONG_AGO, before=NOW + timedelta(days=1), limit=3)
+    later = NOW + timedelta(days=1)
+    matching(store, hostile)
+    memory.of_services([hostile, "checkout"], since=NOW, before=later, limit=10)
+    memory.of_like_words(hostile, since=LONG_AGO, before=later, limit=3)
     assert time.process_time() - began < 10
-    assert memory.search_investigations("checkout") == [kept]
+    assert matching(store, "checkout") == [kept.id]
 
 
 def test_any_text_can_be_searched(store: Store) -> None:
@@ -150,11 +163,11 @@ def test_any_text_can_be_searched(store: Store) -> None:
     @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
     @given(st.text(max_size=60))
     def searched(words: str) -> None:
-        memory.search_investigations(words)
+        matching(store, words)
         memory.of_like_words(words, since=LONG_AGO, before=NOW, limit=3)
 
     searched()
-    assert memory.search_investigations("checkout") == [kept]
+    assert matching(store, "checkout") == [kept.id]
 
 
 @pytest.mark.parametrize("hostile", [h for h in HOSTILE if "\ud800" not in h])
@@ -168,10 +181,10 @@ def test_hostile_investigations_are_remembered_and_found(store: Store, hostile: 
         causes=[cause],
         system=hostile,
     )
-    assert ids(Memory(store.engine).search_investigations("checkout")) == [kept.id]
-    assert ids(Memory(store.engine).search_investigations("latency", services=["checkout"])) == [
-        kept.id
-    ]
+    assert matching(store, "checkout") == [kept.id]
+    later = NOW + timedelta(days=1)
+    of_both = Memory(store.engine).of_services(["checkout"], since=NOW, before=later, limit=5)
+    assert ids(of_both) == [kept.id]
 
 
 def test_once_more_replaces_what_was_kept(store: Store) -> None:
@@ -180,9 +193,11 @@ def test_once_more_replaces_what_was_kept(store: Store) -> None:
     memory.remember(
         first.model_copy(update={"headline": "cart is slow", "services": ("cart",)}), alert()
     )
-    assert memory.search_investigations("payment") == []
-    assert memory.search_investigations("latency", services=["payment"]) == []
-    assert ids(memory.search_investigations("cart", services=["cart"])) == [first.id]
+    assert matching(store, "payment") == []
+    assert matching(store, "cart") == [first.id]
+    later = NOW + timedelta(days=1)
+    assert memory.of_services(["payment"], since=NOW, before=later, limit=5) == []
+    assert ids(memory.of_services(["cart"], since=NOW, before=later, limit=5)) == [first.id]
     known = memory.get(first.id)
     assert known is not None
     assert known.headline == "cart is slow"
@@ -193,7 +208,7 @@ def test_memory_goes_with_its_investigation(store: Store) -> None:
     with Session(store.engine) as session, session.begin():
         session.delete(session.get_one(InvestigationRow, gone.id))
     memory = Memory(store.engine)
-    assert memory.search_investigations("checkout") == [kept]
+    assert matching(store, "checkout") == [kept.id]
     assert memory.get(gone.id) is None
     with store.engine.connect() as connection:
         assert connection.execute(text("SELECT count(*) FROM remembered_services")).scalar() == 1
