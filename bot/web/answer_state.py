@@ -41,6 +41,7 @@ class StateView:
 ACCEPTED = StateView("Queued", "busy", meaning="Accepted; the investigation starts in a moment.")
 RUNNING = StateView("Investigating", "busy", meaning="Collecting and comparing evidence.")
 FAILED = StateView("Failed", "failed")
+JOINED = StateView("Joined", "off", meaning="Part of another investigation.")
 
 
 def state_view(
@@ -54,6 +55,8 @@ def state_view(
     """The state of an investigation, by what the store knows of it."""
     if status == "failed":
         return FAILED
+    if status == "joined":
+        return JOINED
     if verdict is not None:
         return _answered(verdict, confidence, culprit or "", explained is not False)
     if status == "running":

@@ -80,8 +80,8 @@ class Metrics(Source):
                 rows.append((at, service, "error_ratio", abs(share)))
                 rows.append((at, service, "request_rate", 50.0 + math.sin(n)))
         metrics = pl.DataFrame(rows, schema=["time", "service", "signal", "value"], orient="row")
-        pairs = list(pairwise(CHAIN))
-        topology = pl.DataFrame(pairs, schema=["caller", "callee"], orient="row")
+        calls = [(caller, callee, "mesh") for caller, callee in pairwise(CHAIN)]
+        topology = pl.DataFrame(calls, schema=["caller", "callee", "source"], orient="row")
         tables = {"metrics": metrics, "topology": topology}
         return Collected(tables, (Item("metrics", "everything", rows=metrics.height),))
 
