@@ -91,6 +91,12 @@ def traits_of(alert: Alert, settings: Settings, topology: ServiceTopology) -> Tr
     named.append(_short(alert.host).casefold())
     hosts = frozenset([host for host in dict.fromkeys(named) if host][:MAX_HOSTS])
     labels = with_rule_labels(alert)
+    # Where it runs: two alerts that say different places are not of one incident.
+    places = {}
+    for place, label_names in PLACE_LABELS.items():
+        values = (_short(labels.get(label)).casefold() for label in label_names)
+        if value := next(filter(None, values), ""):
+            places[place] = value
     return Traits(
         fingerprint=alert.fingerprint,
         source=alert.source,
@@ -98,7 +104,7 @@ def traits_of(alert: Alert, settings: Settings, topology: ServiceTopology) -> Tr
         service=service,
         job=job.name if job else None,
         hosts=hosts,
-        places=_places(labels),
+        places=places,
         words=_words(alert, service, job.name if job else None, hosts),
         namespace=_short(namespace_in(labels)).casefold(),
     )
@@ -122,18 +128,6 @@ def selectors_of(language: QueryLanguage, text: str) -> Mapping[str, str]:
         for label, value in selection.equal.items():
             selectors.setdefault(label, value)
     return selectors
-
-
-def _places(labels: Mapping[str, str]) -> dict[str, str]:
-    """Where it runs: two alerts that say different places are not of one incident."""
-    places = {}
-    for place, names in PLACE_LABELS.items():
-        place_name = next(
-            (value for name in names if (value := _short(labels.get(name)).casefold())), ""
-        )
-        if place_name:
-            places[place] = place_name
-    return places
 
 
 def _words(
