@@ -64,7 +64,7 @@ def connector(name: str, server: LocalServer, **own: Any) -> Connector:
     stand_in = importlib.import_module(f"tests.connectors.stand_ins.{name}")
     stand_in.serve(server)
     values = stand_in.settings(server.url)
-    values["services"] = dict.fromkeys(own.pop("services", ["checkout", "cart"]), {})
+    values["services"] = {name: {} for name in own.pop("services", ["checkout", "cart"])}
     values[name] |= own
     built = CONNECTORS[name].configured(Settings.model_validate(values))
     assert built is not None
