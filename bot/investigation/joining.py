@@ -44,10 +44,15 @@ async def join_incident(
             "since then brought more evidence."
         )
     for answer in await in_store(late_joins.answers_beside, investigation.id, blamed):
+        why = "Its alert is still open, so both may be one incident."
+        if not answer.is_tied:
+            why = (
+                "It began about then in the same place. No call between the two is known, and both "
+                "may be one incident."
+            )
         notes.append(
             f"The answer to “{plain(answer.title, LONGEST_TITLE)}” of {_clock(answer.at)} named "
-            f"{plain(answer.culprit)} as the cause. Its alert is still open, so both may be one "
-            "incident."
+            f"{plain(answer.culprit)} as the cause. {why}"
         )
     if notes:
         noted = alert.model_copy(update={"notes": (*alert.notes, *notes[:MOST_NOTES])})

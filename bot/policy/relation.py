@@ -231,6 +231,13 @@ def elsewhere(new: Traits, old: Traits) -> bool:
     return is_namesake or environment_of(new.namespace) != environment_of(old.namespace)
 
 
+def share_place(new: Traits, old: Traits) -> bool:
+    """Whether both name the same namespace, or, where none names one, the same other place."""
+    if elsewhere(new, old) or new.namespace != old.namespace:
+        return False
+    return bool(new.namespace) or bool(set(new.places) & set(old.places))
+
+
 def environment_of(namespace: str) -> str:
     """The environment that a namespace is named after; production where it names none."""
     words = re.split(r"[^a-z]+", namespace)
@@ -296,11 +303,11 @@ def _by_place(new: Traits, old: Traits) -> tuple[int, str] | None:
 
 def _named_places(traits: Traits) -> Sequence[str]:
     """Places small enough to be of one incident: an environment alone is not."""
-    return [
-        f"{place}={traits.places[place]}"
-        for place in ("cluster", "region")
-        if place in traits.places and traits.wording
-    ]
+    if not traits.wording:
+        return []
+    places = [("namespace", traits.namespace)]
+    places += [(place, traits.places.get(place, "")) for place in ("cluster", "region")]
+    return [f"{place}={name}" for place, name in places if name]
 
 
 def _callees(traits: Traits, topology: ServiceTopology) -> Sequence[str]:

@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 
 from faultline.analysis.vocabulary import Alert
 from faultline.bot.policy.admission import Policy
-from faultline.bot.policy.relation import BY_CALL, SERVICE_KEY, relate
+from faultline.bot.policy.relation import BY_CALL, SERVICE_KEY, relate, share_place
 from faultline.bot.policy.values import Arrival
 from faultline.bot.store.admitting import JOIN_FOR
 from faultline.bot.store.connections import reading
@@ -45,6 +45,8 @@ class EarlierAnswer:
     title: str
     at: datetime
     culprit: str
+    is_tied: bool
+    """Whether a name, a call or the cause ties the two, and not only place and time."""
 
 
 class LateJoins:
@@ -56,7 +58,8 @@ class LateJoins:
 
     def join(self, investigation_id: str, blamed: str | None) -> LateJoin | None:
         """Make the investigation a part of a related one that has answered, or that began before
-        it; None where there is none. `blamed` is what its answer would name as the cause.
+        it; None where there is none. `blamed` is what its answer will name as the cause, which
+        others know from now on.
 
         A second call says the same again.
         """
@@ -69,6 +72,10 @@ class LateJoins:
                 return repeated_join(session, row)
             match = match_of(session, policy, row, blamed)
             if match is None:
+                if row.finished_at is None:
+                    # Now: of two that are analysed at once, one has to see the other's.
+                    row.culprit = blamed
+                    self.note_blame(session, row)
                 return None
             target = match[1]
             # In one order, or two that join each other would wait forever.
@@ -82,8 +89,9 @@ class LateJoins:
             return LateJoin(target.id, Alert.model_validate(target.alert).title, match[0].why)
 
     def answers_beside(self, investigation_id: str, blamed: str | None) -> Sequence[EarlierAnswer]:
-        """Answers to related alerts that are still open and too far apart to join, or in an
-        investigation that takes none, which name another cause; the newest first."""
+        """What answers to alerts that are still open name as the cause, where it is another: of
+        related ones that are too far apart to join, and of those that began about then in the same
+        place; those of related ones first, then the newest."""
         policy = self._policy_of(investigation_id)
         with reading(self._engine) as session:
             row = session.get_one(InvestigationRow, investigation_id)
@@ -102,12 +110,15 @@ class LateJoins:
                 )
                 relation = relate(traits, other_traits, policy.topology, JOIN_FOR)
                 # Over hours, like words and a common machine prove nothing.
-                if relation is None or relation.rank > BY_CALL:
+                is_tied = relation is not None and relation.rank <= BY_CALL
+                is_near = abs(traits.started_at - other_traits.started_at) <= policy.window
+                if not is_tied and not (is_near and share_place(traits, other_traits)):
                     continue
                 if other_traits.blamed != traits.blamed:
                     at = other.finished_at or other.accepted_at
-                    answers.append(EarlierAnswer(other_alert.title, at, other.culprit or ""))
-            return answers
+                    culprit = other.culprit or ""
+                    answers.append(EarlierAnswer(other_alert.title, at, culprit, is_tied))
+            return sorted(answers, key=lambda answer: not answer.is_tied)
 
     def note_blame(self, session: Session, row: InvestigationRow) -> None:
         """Let alerts about what the answer blames be found to belong to it."""
@@ -213,7 +224,7 @@ def open_answers_beside(row: InvestigationRow) -> Select[InvestigationRow]:
     other = InvestigationRow
     return (
         select(other)
-        .where(other.id != row.id, other.automatic, other.status == "done")
+        .where(other.id != row.id, other.automatic, other.status.in_(("running", "done")))
         .where(other.culprit.is_not(None), other.accepted_at >= since)
         .where(or_(other.resolved_at.is_(None), other.resolved_at >= row.accepted_at))
         .order_by(other.accepted_at.desc(), other.id)

@@ -80,7 +80,7 @@ def list_text(investigation: StoredInvestigation) -> str:
     if investigation.status == "failed":
         return investigation.alert.title
     headline = investigation.headline or investigation.alert.title
-    if not investigation.culprit:
+    if not investigation.culprit or investigation.status == "running":
         return headline
     name = subject_name(investigation.culprit)
     return headline if name in headline[:VISIBLE_CHARS] else f"{name}: {headline}"

@@ -80,7 +80,9 @@ class Outcome:
         """Whether the alerts are where they belong, and the answers agree."""
         if self.combination.pair == "twin":
             return self.investigations == 2
-        return self.investigations == 1 and not self.contradicts
+        # Where nothing tells who calls whom, two that agree, or say so, are right as well.
+        is_tied = self.combination.calls != "unknown"
+        return not self.contradicts and (self.investigations == 1 or not is_tied)
 
 
 def combinations() -> Iterator[Combination]:

@@ -107,6 +107,11 @@ def related(one: Alert, other: Alert) -> Relation | None:
             alert("search", "Error budget burns too fast", labels={"cluster": "eu-1"}, minutes=1),
             "the same words in eu-1, 60 s apart",
         ),
+        (
+            alert("billing", "Error budget burns too fast", labels={"namespace": "shop"}),
+            alert("search", "Error budget burns too fast", labels={"namespace": "shop"}, minutes=1),
+            "the same words in shop, 60 s apart",
+        ),
     ],
 )
 def test_alerts_with_a_fact_in_common_belong_together(
@@ -138,6 +143,10 @@ def test_alerts_with_a_fact_in_common_belong_together(
         (
             alert("search", "slow", labels={"node": "n1"}),
             alert("cart", "errors", labels={"node": "n1"}),
+        ),
+        (
+            alert("billing", "Error budget burns too fast", labels={"namespace": "shop"}),
+            alert("search", "p95 latency is above 2 s", labels={"namespace": "shop"}),
         ),
         (
             alert("x", "Budget burns", labels={"env": "prod"}),

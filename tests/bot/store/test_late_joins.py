@@ -170,3 +170,19 @@ def test_an_open_answer_that_blames_something_else_is_named(store: Store) -> Non
     store.accept(alert("api").model_copy(update={"status": "resolved"}), now=NOW + 5 * MINUTE)
     unrelated = started(store, alert("search", minutes=12))
     assert store.late_joins.answers_beside(unrelated, "search") == []
+
+
+def test_of_two_that_are_analysed_at_once_in_one_place_one_names_what_the_other_blames(
+    store: Store,
+) -> None:
+    labels = {"namespace": "shop"}
+    first = started(store, alert("api", labels=labels))
+    second = started(store, alert("ledger", minutes=1, labels=labels))
+    elsewhere = started(store, alert("ledger", minutes=1, labels={"namespace": "shop-2"}))
+    assert store.late_joins.join(first, "api") is None
+    assert store.late_joins.answers_beside(first, "api") == []
+    assert store.late_joins.join(second, "ledger") is None
+    [beside] = store.late_joins.answers_beside(second, "ledger")
+    assert (beside.title, beside.culprit, beside.is_tied) == ("api fails", "api", False)
+    assert store.late_joins.join(elsewhere, "ledger") is None
+    assert store.late_joins.answers_beside(elsewhere, "ledger") == []
