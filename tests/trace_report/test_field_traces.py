@@ -32,7 +32,7 @@ def test_events_without_a_time_are_counted_as_dropped() -> None:
     }
 
 
-@pytest.mark.xfail(strict=True, reason="a loss of half of the events is told at the end alone")
+@pytest.mark.xfail(strict=True, reason="a loss of half of the events is noted at the end alone")
 def test_a_trace_that_lost_half_of_its_events_is_not_said_to_be_fine() -> None:
     """pytorch#188481."""
     said = first_line("half_of_events_at_zero")
@@ -55,7 +55,7 @@ def test_kernels_are_linked_by_their_external_id_where_there_is_no_correlation()
     assert (launches["count"], launches["work_without_launch"]) == (126, 0)
 
 
-@pytest.mark.xfail(strict=True, reason="steps are told apart by their numbers alone")
+@pytest.mark.xfail(strict=True, reason="only their numbers tell steps apart")
 def test_steps_whose_numbers_come_again_are_steps_too() -> None:
     """A schedule that repeats begins to count again."""
     assert read("repeated_step_numbers")["summary"]["steps"] == 12

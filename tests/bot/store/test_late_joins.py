@@ -178,7 +178,9 @@ def test_of_two_that_are_analysed_at_once_in_one_place_one_names_what_the_other_
     labels = {"namespace": "shop"}
     first = started(store, alert("api", labels=labels))
     second = started(store, alert("ledger", minutes=1, labels=labels))
-    elsewhere = started(store, alert("ledger", minutes=1, labels={"namespace": "shop-2"}))
+    elsewhere = started(
+        store, alert("ledger", minutes=1, title="twin", labels={"namespace": "shop-2"})
+    )
     assert store.late_joins.join(first, "api") is None
     assert store.late_joins.answers_beside(first, "api") == []
     assert store.late_joins.join(second, "ledger") is None
