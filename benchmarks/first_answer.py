@@ -1,11 +1,11 @@
 """What does the first answer about a plain Prometheus cost, in processor time?
 
-    python benchmarks/first_answer.py [--seeds 1,3] [--kinds KIND ...] [--profile FOLDER]
+    python benchmarks/first_answer.py [--seeds 1,3] [--kinds KIND ...] [--processes]
 
 Incidents of the plain rig (docs/proving-ground.md) are written into a real Prometheus. The whole
 bot gets the alert of each by Alertmanager's webhook, and answers in Slack on loopback. Prints the
 CPU seconds of all of the bot's processes from the alert to the answer, with all rounds (target
-2.5 at the median), and of the analysis processes alone.
+2.5 at the median), and with `--processes` those of each process.
 
 The bot has its modules loaded, as one that has run for a while, and answers an alert of another
 incident before, so that nothing is loaded for the first time. CPU seconds depend little on what
@@ -22,7 +22,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from benchmarks.idle_cost import Usage, total_cpu_s, usages
+from benchmarks.answer_cost import by_name
+from benchmarks.idle_cost import total_cpu_s, usages
 from faultline.analysis.errors import FaultlineError
 from proving_ground.plain.__main__ import seeds_of
 from proving_ground.plain.asking import WITHIN_S, RunningServer, running_server, write_settings
@@ -55,13 +56,14 @@ def main() -> None:
     )
     parser.add_argument("--seeds", default=SEEDS, help="odd ones are to develop on")
     parser.add_argument("--kinds", nargs="*", choices=list(KINDS), default=CHOSEN)
+    parser.add_argument("--processes", action="store_true", help="the seconds of each process")
     options = parser.parse_args()
     spent = []
     for seed in seeds_of(options.seeds):
         for kind in options.kinds:
             with tempfile.TemporaryDirectory(prefix="first-answer-") as scratch:
                 try:
-                    cpu_s, rounds = cost_of(kind, seed, Path(scratch))
+                    cpu_s, rounds = cost_of(kind, seed, Path(scratch), options.processes)
                 except NoSignal as problem:
                     print(f"   -    {kind} {seed}: {problem}")
                     continue
@@ -75,7 +77,7 @@ def main() -> None:
         )
 
 
-def cost_of(kind: str, seed: int, scratch: Path) -> tuple[float, int]:
+def cost_of(kind: str, seed: int, scratch: Path, by_process: bool) -> tuple[float, int]:
     """CPU seconds of the second of two equal alerts about one incident, and its rounds. Raises
     NoSignal."""
     for incident, rule in make_incidents(KINDS[kind], seed):
@@ -98,7 +100,11 @@ def cost_of(kind: str, seed: int, scratch: Path) -> tuple[float, int]:
                 repeated = {**webhook, "alerts": [{**webhook["alerts"][0]}]}
                 repeated["alerts"][0]["labels"] = {**alert.labels, "alertname": f"{rule.name}Again"}
                 case = answered(server, repeated, folder / "bot", 2)
-                spent = spent_between(before, usages(roots))
+                after = usages(roots)
+                if by_process:
+                    for name, process_s in by_name(before, after).items():
+                        print(f"  {process_s:6.2f} {name}")
+                spent = total_cpu_s(after) - total_cpu_s(before)
                 rounds = case.joinpath("rounds.json").read_text().count('"number"')
                 return spent, 1 + rounds
     raise NoSignal("no rule fires")
@@ -115,11 +121,6 @@ def answered(server: RunningServer, webhook: dict[str, object], folder: Path, co
             return max(cases, key=lambda file: file.stat().st_mtime_ns).parent
         time.sleep(0.1)
     raise FaultlineError(f"no answer within {WITHIN_S:g} s")
-
-
-def spent_between(before: dict[int, Usage], after: dict[int, Usage]) -> float:
-    """CPU seconds of all processes, also of those that ended and were waited for."""
-    return total_cpu_s(after) - total_cpu_s(before)
 
 
 if __name__ == "__main__":
