@@ -270,17 +270,14 @@ class ChangeFeeds(ABC, Generic[S]):
                 if newly_named:
                     _add(collection, replace(answer, changes=newly_named), window, services)
             return collection.collected()
-        answers = []
         async with self._http.open() as session:
-            for answer in await asyncio.gather(
-                *(
-                    collection.fetch(KIND, feed.what, feed.read(session, window))
-                    for feed in self.feeds()
-                )
-            ):
-                if answer is not None:
-                    answers.append(answer)
-                    _add(collection, answer, window, services)
+            reads = [
+                collection.fetch(KIND, feed.what, feed.read(session, window))
+                for feed in self.feeds()
+            ]
+            answers = [answer for answer in await asyncio.gather(*reads) if answer is not None]
+        for answer in answers:
+            _add(collection, answer, window, services)
         while len(self._answers) >= MOST_WINDOWS:
             del self._answers[next(iter(self._answers))]
         self._answers[window] = answers
