@@ -5,6 +5,7 @@ investigation, and its answers must not name different causes without saying so.
 from __future__ import annotations
 
 import argparse
+import json
 import re
 import sys
 import tempfile
@@ -222,11 +223,13 @@ def play_pair(
         server.post(second_of(pair, webhooks))
         causes |= await_end(store)
         investigations = store.latest()
-        messages = [str(message.blocks) for message in server.slack.posts]
+        # Slack's blocks take names apart, and cases keep the sentence.
+        cases = (folder / "state" / "cases").glob("*/alert.json")
+        noted = [note for case in cases for note in json.loads(case.read_text()).get("notes", [])]
         engine.dispose()
     headlines = [f"{stored.status}: {stored.headline}" for stored in investigations]
     separate = [stored for stored in investigations if stored.status != "joined"]
-    says_so = any(EARLIER_CAUSE.search(text) for text in messages)
+    says_so = any(EARLIER_CAUSE.search(note) for note in noted)
     return Outcome(combination, len(separate), tuple(causes), says_so, tuple(headlines))
 
 
