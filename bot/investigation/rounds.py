@@ -99,15 +99,15 @@ def _followed_by(connector: Connector, leads: Sequence[Lead]) -> tuple[Lead, ...
     if not isinstance(connector, FollowsLeads):
         return ()
     followed = []
-    for lead in leads:
-        if lead.kind not in connector.follows:
+    for pointer in leads:
+        if pointer.kind not in connector.follows:
             continue
         # Anybody who may annotate a workload could name any repository.
-        if lead.kind == "repository" and not (
-            isinstance(connector, ReadsRepositories) and connector.reads_repository(lead.subject)
+        if pointer.kind == "repository" and not (
+            isinstance(connector, ReadsRepositories) and connector.reads_repository(pointer.subject)
         ):
             continue
-        followed.append(lead)
+        followed.append(pointer)
     return tuple(followed)
 
 
