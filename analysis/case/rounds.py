@@ -12,22 +12,29 @@ from faultline.analysis.vocabulary import Frozen
 ROUNDS_FILE = "rounds.json"
 
 
-FollowedKind = Literal["service", "node", "volume"]
+FollowedKind = Literal["service", "node", "volume", "repository"]
 """What a connector can be asked about again. Databases, caches and queues are services to those who
 call them."""
 
 
 class Lead(Frozen):
-    """A service, a node or a volume to which the evidence points and about which nobody was asked
-    yet."""
+    """A service, a node, a volume or a repository to which the evidence points and about which
+    nobody was asked yet."""
 
     subject: str
-    """Its name; of a volume its namespace and claim: "shop/data-orders-0"."""
+    """Its name; of a volume its namespace and claim: "shop/data-orders-0"; of a repository its
+    address."""
     because: str
     """Why, as a phrase: "called by checkout"."""
     kind: FollowedKind = "service"
     links: tuple[str, ...] = ()
     """Links of a service's changes: they may name its repository."""
+    service: str = ""
+    """Of a repository, the service whose workload names it."""
+
+
+REPOSITORY_OF = "repository of "
+"""Begins the details of evidence that name the repository of a service."""
 
 
 class Round(Frozen):

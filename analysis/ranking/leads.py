@@ -14,7 +14,7 @@ import polars as pl
 from faultline.analysis.case.alert_place import namespace_of
 from faultline.analysis.case.calls import ServiceCall
 from faultline.analysis.case.folder import Case
-from faultline.analysis.case.rounds import FollowedKind, Lead
+from faultline.analysis.case.rounds import REPOSITORY_OF, FollowedKind, Lead
 from faultline.analysis.kinds.finding_details import StateFactDetails
 from faultline.analysis.vocabulary import Diagnosis, Verdict
 from faultline.analysis.wording.phrases import plain
@@ -41,7 +41,11 @@ def leads_of(case: Case, diagnosis: Diagnosis, calls: Sequence[ServiceCall]) -> 
     asked_about = {case.alert.service, *case.scope.services, *case.rounds.subjects}
     leads = [
         pointer
-        for pointer in (*service_leads(case, diagnosis, calls), *object_leads(case, diagnosis))
+        for pointer in (
+            *service_leads(case, diagnosis, calls),
+            *repository_leads(case, diagnosis),
+            *object_leads(case, diagnosis),
+        )
         if pointer.subject not in asked_about
     ]
     # What the alert itself is about comes first.
@@ -70,6 +74,23 @@ def change_links(case: Case, service: str) -> tuple[str, ...]:
     """Links of the service's latest changes, each once."""
     changes = case.changes.filter(pl.col("service") == service).sort("time", "id", descending=True)
     return tuple(changes["link"].drop_nulls().unique(maintain_order=True).head(LINKS).to_list())
+
+
+def repository_leads(case: Case, diagnosis: Diagnosis) -> Iterator[Lead]:
+    """Repositories that the workloads of the alerting service and of the leading causes name."""
+    causes = sorted(diagnosis.causes, key=lambda cause: cause.rank)[:SUSPECTS]
+    services = {case.alert.service, *(cause.subject for cause in causes)} - {None}
+    for item in case.evidence:
+        for name, address in item.details.items():
+            service = name.removeprefix(REPOSITORY_OF)
+            if name.startswith(REPOSITORY_OF) and service in services:
+                yield Lead(
+                    kind="repository",
+                    subject=address,
+                    because=f"{plain(service)}'s workload names it",
+                    links=(address,),
+                    service=service,
+                )
 
 
 def object_leads(case: Case, diagnosis: Diagnosis) -> list[Lead]:

@@ -32,6 +32,9 @@ class Answer:
         # Late: the server counts what was posted, and writes no answer.
         from faultline.bot.answer.view import answer_view
 
+        if self.case is not None:
+            # What the investigation learned of its alert stands in the case.
+            alert = alert.model_copy(update={"notes": self.case.alert.notes})
         return answer_view(
             alert, self.diagnosis, self.report, gaps=self.gaps, evidence=self.evidence
         )

@@ -26,7 +26,7 @@ from faultline.bot.store.listing import MAX_CAUSE
 from faultline.bot.web.investigation_view import read_changes
 from faultline.bot.web.series import can_chart, chart_data
 
-Status = Literal["accepted", "running", "done", "failed"]
+Status = Literal["accepted", "running", "done", "failed", "joined"]
 # Neither a database nor a terminal takes control characters.
 Word = Annotated[
     str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")

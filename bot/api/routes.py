@@ -294,6 +294,9 @@ class ApiHandlers:
         investigation = await self._investigation(request)
         if investigation.status == "failed":
             raise Refused(409, f"The investigation failed: {investigation.headline}")
+        if investigation.status == "joined":
+            reason = f"{investigation.headline}. Read investigation {investigation.joined_id}"
+            raise Refused(409, reason)
         if investigation.status != "done":
             raise Refused(409, f"The investigation has no answer yet: it is {investigation.status}")
         return investigation

@@ -320,7 +320,7 @@ class Replies:
 
     async def _without_answer(self, about: StoredInvestigation) -> AnswerText | None:
         """How an investigation stands that has failed or still runs; None for any other."""
-        if about.status == "failed":
+        if about.status in ("failed", "joined"):
             headline = plain(about.headline or "The investigation failed", 400)
             return AnswerText(lead=headline, investigation_id=about.id)
         if about.status not in ("accepted", "running"):

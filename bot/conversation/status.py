@@ -11,6 +11,7 @@ from faultline.analysis.wording.phrases import counted, plain
 from faultline.bot.answer.lines import at
 from faultline.bot.answer.view import VERDICT_LABELS
 from faultline.bot.intake.questions.slack_question import AnswerLine, AnswerText
+from faultline.bot.policy.values import ENDED
 from faultline.bot.store.store import StoredInvestigation
 from faultline.connectors.asking import bounded
 from faultline.connectors.shared.contract.base import Check, Connector
@@ -60,9 +61,7 @@ def status_text(
         for investigation in here
         if investigation.status in ("running", "accepted")
     ][:RUNNING]
-    answered = [
-        investigation for investigation in here if investigation.status in ("done", "failed")
-    ][:LAST]
+    answered = [investigation for investigation in here if investigation.status in ENDED][:LAST]
     lines += [_answered(investigation) for investigation in answered]
     broken, partial, good = [], [], []
     for check in checks:

@@ -66,8 +66,11 @@ async def _blamed(context: WorkerContext, investigation_id: str) -> tuple[str | 
     ]
     if alert is None or findings is None:
         return None, None
-    view = answer_view(
-        Alert.model_validate_json(alert), Diagnosis.model_validate_json(findings), None
-    )
+    return blame_of(Alert.model_validate_json(alert), Diagnosis.model_validate_json(findings))
+
+
+def blame_of(alert: Alert, diagnosis: Diagnosis) -> tuple[str | None, bool]:
+    """What an answer blames, and whether it says why."""
+    view = answer_view(alert, diagnosis, None)
     culprit = view.cause.subject if view.cause and view.established else None
     return (storable(culprit, MAX_CULPRIT) if culprit else None), view.explained

@@ -11,8 +11,8 @@ from faultline.bot.answer.outcome import Answer, Outcome, PointsFromJoined, Repl
 from faultline.bot.investigation.analyzing import CHART
 from faultline.bot.investigation.worker_context import WorkerContext
 from faultline.bot.investigation.workflow import Posted
+from faultline.bot.policy.values import ENDED
 from faultline.bot.runtime.threads import in_thread
-from faultline.bot.store.messages import ENDED
 from faultline.bot.store.store import StoredInvestigation
 
 

@@ -19,7 +19,7 @@ from faultline.analysis.vocabulary import Alert, Link, Scope
 from faultline.analysis.wording.phrases import listed, plain
 from faultline.bot.investigation.collecting import collect_part, part_name
 from faultline.bot.store.case_store import CaseStore
-from faultline.connectors.shared.contract.abilities import FollowsLeads
+from faultline.connectors.shared.contract.abilities import FollowsLeads, ReadsRepositories
 from faultline.connectors.shared.contract.base import Connector
 from faultline.connectors.shared.contract.instances import worth_asking
 
@@ -98,7 +98,17 @@ def _followed_by(connector: Connector, leads: Sequence[Lead]) -> tuple[Lead, ...
     """Those that a connector says that it can follow."""
     if not isinstance(connector, FollowsLeads):
         return ()
-    return tuple(each for each in leads if each.kind in connector.follows)
+    followed = []
+    for pointer in leads:
+        if pointer.kind not in connector.follows:
+            continue
+        # Anybody who may annotate a workload could name any repository.
+        if pointer.kind == "repository" and not (
+            isinstance(connector, ReadsRepositories) and connector.reads_repository(pointer.subject)
+        ):
+            continue
+        followed.append(pointer)
+    return tuple(followed)
 
 
 async def ask_round(

@@ -23,6 +23,7 @@ from faultline.bot.investigation.analyzing import CHART, Analysis, analyze_with_
 from faultline.bot.investigation.capturing import CAPTURE, capture_part, has_traces
 from faultline.bot.investigation.collecting import assemble, collect_part, read_part, store_nothing
 from faultline.bot.investigation.giving_way import GivingWay
+from faultline.bot.investigation.joining import join_incident
 from faultline.bot.investigation.learning_calls import LEARNED, EarlierCalls, learn_calls
 from faultline.bot.investigation.opening import open_investigation
 from faultline.bot.investigation.remembering import askable_workspaces, recall_into_case
@@ -43,9 +44,9 @@ from faultline.bot.investigation.workflow import (
     alert_and_scope,
 )
 from faultline.bot.policy.priority import URGENT
+from faultline.bot.policy.values import ENDED
 from faultline.bot.runtime.threads import go_first, in_store, in_thread
 from faultline.bot.store.follow_ups import CaptureLog
-from faultline.bot.store.messages import ENDED
 
 TAKEN_UP = "worker"
 HANDED_OVER = "handover"
@@ -162,7 +163,6 @@ class InvestigationSteps:
         while await self._followed(investigation_id, analysis.leads, analysed_at):
             analysis = await self._analysis(investigation_id, read)
         diagnosis = analysis.diagnosis
-        await self.context.put(investigation_id, "findings.json", json_bytes(diagnosis))
         await self.context.put(investigation_id, CALLS_FILE, json_bytes(analysis.calls))
         # Now: the next alert of this incident may be seconds away, and joins by these calls.
         investigation = await self.context.investigation(investigation_id)
@@ -173,6 +173,10 @@ class InvestigationSteps:
             investigation,
             self.context.settings,
         )
+        if await join_incident(self.context, investigation, diagnosis):
+            self._resumed.discard(investigation_id)
+            return {"verdict": "", "confidence": 0.0, "seconds": 0.0, "joined": True}
+        await self.context.put(investigation_id, "findings.json", json_bytes(diagnosis))
         seconds = round(time.monotonic() - began, 3)
         phrase = (
             f"{len(diagnosis.findings)} findings, {diagnosis.verdict.replace('_', ' ')}, "

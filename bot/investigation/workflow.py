@@ -105,6 +105,9 @@ async def _answer(steps: InvestigationSteps, investigation_id: str) -> list[str]
         await _step("capture", steps.capture, investigation_id, opened)
     await _step("assemble", steps.assemble, investigation_id, opened)
     analyzed = await _step("analyze", steps.analyze, investigation_id)
+    # Its messages point to the investigation that it became a part of.
+    if analyzed.get("joined"):
+        return places
     headline = await _step("write", steps.write, investigation_id, opened)
     if opened.get("asks_model"):
         for place in places:
@@ -185,6 +188,8 @@ class Analyzed(TypedDict):
     verdict: str
     confidence: float
     seconds: float
+    joined: NotRequired[bool]
+    """Whether it became a part of another investigation: then it has no answer."""
 
 
 class ModelStepResult(TypedDict):

@@ -20,13 +20,13 @@ from faultline.bot.intake.incident_requests import (
     since_of,
 )
 from faultline.bot.mcp.callers import Caller
+from faultline.bot.policy.values import ENDED
 from faultline.bot.runtime.threads import in_store
 from faultline.bot.settings import Settings
 from faultline.bot.store.store import Progress, Store, StoredInvestigation
 
 ProgressReporter = Callable[[str], Awaitable[None]]
 LOOK_EVERY_S = 0.5
-ENDED = ("done", "failed")
 LINE = 300
 WAITS = (
     "the database does not answer, so the request waits on disk and is investigated later; see "
@@ -150,7 +150,7 @@ class Investigations:
         handle = await self.find(caller, investigation_id)
         if not handle.has_ended:
             raise FaultlineError("there is no answer yet; call `wait` with this id")
-        if handle.investigation.status == "failed":
+        if handle.investigation.status in ("failed", "joined"):
             raise FaultlineError(single_line(handle.investigation.headline or "it failed", LINE))
         folder = await handle.shelf.case_path(handle.investigation.id)
         if folder is None:

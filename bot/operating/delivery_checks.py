@@ -18,10 +18,11 @@ from faultline.bot.operating.engine_rows import Workflow
 from faultline.bot.operating.inspection import CheckResult, Executors, Inspection, lasting, when
 from faultline.bot.operating.work_checks import last_progress, next_try, taken_over
 from faultline.bot.policy.reply_targets import configured_targets
+from faultline.bot.policy.values import ENDED
 from faultline.bot.queue.engine_database import WORKFLOW_REPLY
 from faultline.bot.settings import Settings
 from faultline.bot.store.databases import spool_directory
-from faultline.bot.store.messages import DIGEST_WAITS, ENDED
+from faultline.bot.store.messages import DIGEST_WAITS
 from faultline.bot.store.reports import HANGING, WATCHDOG, last_time
 from faultline.bot.store.store import forgotten_key
 from faultline.bot.store.tables import InvestigationRow, PostRow

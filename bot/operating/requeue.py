@@ -20,9 +20,9 @@ from faultline.analysis.errors import FaultlineError
 from faultline.bot.operating.engine_rows import EngineRows
 from faultline.bot.operating.inspection import Inspection
 from faultline.bot.policy.reply_targets import ReplyTargetDeclaration, configured_targets
+from faultline.bot.policy.values import ENDED
 from faultline.bot.settings import Settings
 from faultline.bot.store.connections import reading
-from faultline.bot.store.messages import ENDED
 from faultline.bot.store.people_tables import QuestionPostRow, QuestionRow
 from faultline.bot.store.store import forgotten_key
 from faultline.bot.store.tables import InvestigationRow, PostRow

@@ -14,9 +14,9 @@ from faultline.analysis.wording.phrases import counted, plain
 from faultline.bot.operating.engine_rows import ACTIVE, Step, Workflow
 from faultline.bot.operating.inspection import CheckResult, Inspection, State, lasting, when
 from faultline.bot.operating.work_checks import next_try, usual_length, where_it_stands
+from faultline.bot.policy.values import ENDED
 from faultline.bot.queue.engine_database import WORKFLOW_REPLY
 from faultline.bot.store.connections import storable
-from faultline.bot.store.messages import ENDED
 from faultline.bot.store.people_tables import FollowUpRow, QuestionRow
 from faultline.bot.store.store import NO_POST, forgotten_key
 from faultline.bot.store.tables import (

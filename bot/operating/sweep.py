@@ -16,11 +16,11 @@ from sqlalchemy.orm import Session
 
 from faultline.bot.operating.deleting import delete_case, delete_rows, engine_work
 from faultline.bot.operating.engine_rows import EngineRows
+from faultline.bot.policy.values import ENDED
 from faultline.bot.settings import Settings
 from faultline.bot.store.admitting import JOIN_FOR
 from faultline.bot.store.case_store import CaseStore
 from faultline.bot.store.connections import reading
-from faultline.bot.store.messages import ENDED
 from faultline.bot.store.people_tables import (
     ApiTokenRow,
     CaptureRow,

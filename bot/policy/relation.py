@@ -13,8 +13,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import lru_cache
+from itertools import product
 
+from faultline.analysis.alert_signal.deriving import reading_of, with_query
+from faultline.analysis.case.alert_place import namespace_in
 from faultline.analysis.kinds.place_names import PLACE_LABELS
+from faultline.analysis.kinds.signals import AlertQuery, QueryLanguage
 from faultline.analysis.vocabulary import Alert
 from faultline.bot.policy.job_identity import identify_job
 from faultline.bot.policy.services import ServiceTopology
@@ -28,6 +33,17 @@ MAX_HOSTS = 4
 MAX_VALUE = 120
 _PORT = re.compile(r":\d{1,5}\Z")
 _DIGIT = re.compile(r"\d")
+PRODUCTION = "production"
+NAMED_AFTER: Mapping[str, str] = {
+    **dict.fromkeys(("prod", "prd", "production", "live"), PRODUCTION),
+    **dict.fromkeys(("staging", "stage", "stg", "preprod"), "staging"),
+    **dict.fromkeys(("dev", "develop", "development"), "development"),
+    **dict.fromkeys(("test", "testing", "qa", "uat"), "test"),
+    "sandbox": "sandbox",
+    "preview": "preview",
+}
+"""Words of namespaces that are named after environments. Kubernetes' own tutorial splits a cluster
+so ("Share a Cluster with Namespaces": `development` and `production`)."""
 LONGEST_CODE = 3
 """`p99`, `5xx` and `h2` are words; longer ones with digits are numbers, pods and versions."""
 
@@ -45,6 +61,9 @@ class Traits:
     hosts: frozenset[str]
     places: Mapping[str, str]
     words: frozenset[str]
+    namespace: str = ""
+    blamed: str | None = None
+    """What the answer of its investigation names as the cause, once there is one."""
 
     @property
     def wording(self) -> str:
@@ -71,6 +90,13 @@ def traits_of(alert: Alert, settings: Settings, topology: ServiceTopology) -> Tr
     named = [_PORT.sub("", _short(alert.labels.get(name))).casefold() for name in HOST_LABELS]
     named.append(_short(alert.host).casefold())
     hosts = frozenset([host for host in dict.fromkeys(named) if host][:MAX_HOSTS])
+    labels = with_rule_labels(alert)
+    # Where it runs: two alerts that say different places are not of one incident.
+    places = {}
+    for place, label_names in PLACE_LABELS.items():
+        values = (_short(labels.get(label)).casefold() for label in label_names)
+        if value := next(filter(None, values), ""):
+            places[place] = value
     return Traits(
         fingerprint=alert.fingerprint,
         source=alert.source,
@@ -78,21 +104,30 @@ def traits_of(alert: Alert, settings: Settings, topology: ServiceTopology) -> Tr
         service=service,
         job=job.name if job else None,
         hosts=hosts,
-        places=_places(alert.labels),
+        places=places,
         words=_words(alert, service, job.name if job else None, hosts),
+        namespace=_short(namespace_in(labels)).casefold(),
     )
 
 
-def _places(labels: Mapping[str, str]) -> dict[str, str]:
-    """Where it runs: two alerts that say different places are not of one incident."""
-    places = {}
-    for place, names in PLACE_LABELS.items():
-        place_name = next(
-            (value for name in names if (value := _short(labels.get(name)).casefold())), ""
-        )
-        if place_name:
-            places[place] = place_name
-    return places
+def with_rule_labels(alert: Alert) -> dict[str, str]:
+    """The alert's labels, and those that its rule's selectors fix: a rule on `{env="prod"}` that
+    sums by service alone names no place in its labels."""
+    query = with_query(alert).query
+    if query is None:
+        return dict(alert.labels)
+    return {**selectors_of(query.language, query.text), **alert.labels}
+
+
+@lru_cache(maxsize=1_024)
+def selectors_of(language: QueryLanguage, text: str) -> Mapping[str, str]:
+    # Each alert of a storm is compared with others, and reading an expression takes a millisecond.
+    reading = reading_of(AlertQuery(language=language, text=text))
+    selectors: dict[str, str] = {}
+    for selection in reading.measured if reading is not None else ():
+        for label, value in selection.equal.items():
+            selectors.setdefault(label, value)
+    return selectors
 
 
 def _words(
@@ -129,6 +164,10 @@ MAX_NEIGHBOURS = 200
 """Callers and callees whose alerts are looked for."""
 
 
+BY_CALL = 2
+"""Rank of a relation by a call; those by name and by blame are stronger."""
+
+
 @dataclass(frozen=True)
 class Relation:
     """Why two alerts belong together; a lower `rank` is a stronger reason."""
@@ -145,7 +184,12 @@ def relate(
     if apart > window or elsewhere(new, old):
         return None
     # The strongest reason first.
-    reason = _by_name(new, old) or _by_call(new, old, topology) or _by_host(new, old)
+    reason = (
+        _by_name(new, old)
+        or _by_blame(new, old)
+        or _by_call(new, old, topology)
+        or _by_host(new, old)
+    )
     if reason is None and apart <= window * WEAK_SHARE:
         reason = _by_shared_callee(new, old, topology) or _by_place(new, old)
     return Relation(reason[0], f"{reason[1]}, {how_far(apart)}") if reason else None
@@ -153,7 +197,7 @@ def relate(
 
 def keys_of(traits: Traits, topology: ServiceTopology) -> tuple[str, ...]:
     """Keys under which an open alert can be found by related ones."""
-    keys = [f"{SERVICE_KEY}{traits.service}"] if traits.service else []
+    keys = [f"{SERVICE_KEY}{service}" for service in _involved(traits)]
     keys += [f"job:{traits.job}"] if traits.job else []
     keys += [f"host:{host}" for host in sorted(traits.hosts)]
     keys += [f"calls:{name}" for name in _callees(traits, topology)]
@@ -164,18 +208,40 @@ def keys_of(traits: Traits, topology: ServiceTopology) -> tuple[str, ...]:
 def sought_keys(traits: Traits, topology: ServiceTopology) -> tuple[str, ...]:
     """Keys of the alerts that may be related to this one."""
     keys = list(keys_of(traits, topology))
-    if traits.service:
-        neighbours = sorted(
-            topology.called_by(traits.service) | topology.callers_of(traits.service)
-        )
-        keys += [f"{SERVICE_KEY}{name}" for name in neighbours[:MAX_NEIGHBOURS]]
-    return tuple(keys)
+    for service in _involved(traits):
+        neighbours = sorted(topology.called_by(service) | topology.callers_of(service))
+        keys += [f"{SERVICE_KEY}{name}" for name in (service, *neighbours[:MAX_NEIGHBOURS])]
+    return tuple(dict.fromkeys(keys))
+
+
+def _involved(traits: Traits) -> tuple[str, ...]:
+    """The service of an alert, and the one that its answer blames."""
+    return tuple(dict.fromkeys(name for name in (traits.service, traits.blamed) if name))
 
 
 def elsewhere(new: Traits, old: Traits) -> bool:
     """Whether the two say different places."""
     # A place that one of them does not name cannot differ.
-    return any(old.places.get(place, value) != value for place, value in new.places.items())
+    if any(old.places.get(place, value) != value for place, value in new.places.items()):
+        return True
+    if not new.namespace or not old.namespace or new.namespace == old.namespace:
+        return False
+    # What a service calls may be in another namespace, but its namesake there is another service.
+    is_namesake = new.service is not None and new.service == old.service
+    return is_namesake or environment_of(new.namespace) != environment_of(old.namespace)
+
+
+def share_place(new: Traits, old: Traits) -> bool:
+    """Whether both name the same namespace, or, where none names one, the same other place."""
+    if elsewhere(new, old) or new.namespace != old.namespace:
+        return False
+    return bool(new.namespace) or bool(set(new.places) & set(old.places))
+
+
+def environment_of(namespace: str) -> str:
+    """The environment that a namespace is named after; production where it names none."""
+    words = re.split(r"[^a-z]+", namespace)
+    return next((NAMED_AFTER[word] for word in words if word in NAMED_AFTER), PRODUCTION)
 
 
 def how_far(apart: timedelta) -> str:
@@ -194,11 +260,20 @@ def _by_name(new: Traits, old: Traits) -> tuple[int, str] | None:
     return None
 
 
+def _by_blame(new: Traits, old: Traits) -> tuple[int, str] | None:
+    """An answer names what the other alert, or the other's answer, is about."""
+    for answered, other in ((new, old), (old, new)):
+        if answered.blamed and answered.blamed in _involved(other):
+            return 1, f"an answer names {_named(answered.blamed)} as the cause of both"
+    return None
+
+
 def _by_call(new: Traits, old: Traits, topology: ServiceTopology) -> tuple[int, str] | None:
     # Either may call the other: the relation is symmetric.
-    for caller, other in ((new, old), (old, new)):
-        if caller.service and other.service and other.service in topology.called_by(caller.service):
-            return 2, f"{_named(caller.service)} calls {_named(other.service)}"
+    for above, below in ((new, old), (old, new)):
+        for caller, callee in product(_involved(above), _involved(below)):
+            if callee in topology.called_by(caller):
+                return BY_CALL, f"{_named(caller)} calls {_named(callee)}"
     return None
 
 
@@ -228,11 +303,11 @@ def _by_place(new: Traits, old: Traits) -> tuple[int, str] | None:
 
 def _named_places(traits: Traits) -> Sequence[str]:
     """Places small enough to be of one incident: an environment alone is not."""
-    return [
-        f"{place}={traits.places[place]}"
-        for place in ("cluster", "region")
-        if place in traits.places and traits.wording
-    ]
+    if not traits.wording:
+        return []
+    places = [("namespace", traits.namespace)]
+    places += [(place, traits.places.get(place, "")) for place in ("cluster", "region")]
+    return [f"{place}={name}" for place, name in places if name]
 
 
 def _callees(traits: Traits, topology: ServiceTopology) -> Sequence[str]:

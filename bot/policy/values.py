@@ -19,7 +19,9 @@ from faultline.analysis.secrets.redaction import masked, masked_model
 from faultline.analysis.vocabulary import Alert, Frozen, UtcTime
 from faultline.bot.policy.priority import USUAL
 
-Status = Literal["accepted", "running", "done", "failed"]
+Status = Literal["accepted", "running", "done", "failed", "joined"]
+"""`joined`: it became a part of another investigation before it had an answer."""
+ENDED: tuple[Status, ...] = ("done", "failed", "joined")
 Outcome = Literal[
     "started",
     "joined",
@@ -177,6 +179,8 @@ class StoredInvestigation:
     """Whose it is, by the settings when its alert came; "" where it belongs to no team."""
     priority: int = USUAL
     """As in `faultline.bot.policy.priority`: 0 urgent, 1 high, 2 usual, 3 low."""
+    joined_id: str | None = None
+    """The investigation that it became a part of."""
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from pathlib import Path
 from faultline.analysis.errors import FaultlineError
 from faultline.bot.investigation.reading_traces import TraceReading
 from faultline.bot.policy.services import Teams
+from faultline.bot.policy.values import ENDED
 from faultline.bot.processes.worker import RunningEngine, build_context
 from faultline.bot.queue.dispatch import FairDispatch
 from faultline.bot.queue.engine import WorkerEngine
@@ -31,7 +32,6 @@ from faultline.bot.store.store import Arrival, Progress, Store, StoredInvestigat
 LOOK_EVERY_S = 0.1
 ANSWER_WITHIN_S = 900.0
 """Connectors end after two minutes, a model's rounds after ten."""
-ENDED = ("done", "failed")
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,8 @@ Runs inside the transaction that accepts the alert.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any
@@ -105,16 +106,21 @@ class Groups:
         self._open_services.clear()
 
     def related(
-        self, traits: Traits, team: str = "", workspaces: frozenset[str] = frozenset()
+        self,
+        traits: Traits,
+        team: str = "",
+        workspaces: frozenset[str] = frozenset(),
+        *,
+        may_take: Callable[[InvestigationRow], bool] | None = None,
     ) -> GroupMatch | None:
         """The investigation with the alert that is most surely related to this one, and why; None
         when there is none.
 
         Of equally sure ones the alert that came last decides. Where teams see their own alone, an
         alert of `team` joins none of another; nor does one that is `workspaces` in other
-        workspaces.
+        workspaces. `may_take` says which investigations may take one that is open already.
         """
-        last = self._last(traits, team, workspaces)
+        last = self._last(traits, team, workspaces) if may_take is None else None
         if last is not None:
             return last
         sought = sought_keys(traits, self._policy.topology)
@@ -123,7 +129,7 @@ class Groups:
         for keys in filter(
             None, (service_keys, remaining_keys)
         ):  # most of a storm is about a service that it has reached already
-            match = self._surest(keys, traits, team, workspaces)
+            match = self._surest(keys, traits, team, workspaces, may_take)
             if match is not None:
                 return match
         return None
@@ -201,7 +207,12 @@ class Groups:
                 self._newest.setdefault(traits.service, (row, traits))
 
     def _surest(
-        self, keys: Sequence[str], traits: Traits, team: str, workspaces: frozenset[str]
+        self,
+        keys: Sequence[str],
+        traits: Traits,
+        team: str,
+        workspaces: frozenset[str],
+        may_take: Callable[[InvestigationRow], bool] | None,
     ) -> GroupMatch | None:
         policy = self._policy
         candidates: list[tuple[tuple[int, float, str], GroupMatch]] = []
@@ -211,12 +222,14 @@ class Groups:
         for row, fingerprint, at in self._session.execute(under):
             if not self._same_workspaces(row, workspaces):
                 continue
+            if may_take is not None and not may_take(row):
+                continue
             alert = _alert(self._session, row, fingerprint)
-            relation = (
-                relate(traits, policy.traits(alert), policy.topology, policy.window)
-                if alert
-                else None
-            )
+            relation = None
+            if alert is not None:
+                blamed = policy.topology.name(row.culprit)
+                old = replace(policy.traits(alert), blamed=blamed)
+                relation = relate(traits, old, policy.topology, policy.window)
             if relation is not None:
                 # Of equal ranks the latest alert wins, then the id: the same choice in every run.
                 candidates.append(((relation.rank, -at.timestamp(), row.id), (relation, row)))

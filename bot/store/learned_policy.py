@@ -12,8 +12,9 @@ from datetime import datetime, timedelta
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from faultline.analysis.case.alert_place import place_of
+from faultline.analysis.case.alert_place import place_in
 from faultline.bot.policy.admission import Policy
+from faultline.bot.policy.relation import with_rule_labels
 from faultline.bot.policy.services import ServiceTopology
 from faultline.bot.policy.values import Arrival
 from faultline.bot.store.memory import LearnedCalls
@@ -56,10 +57,14 @@ class PolicyWithCalls:
             self._topologies[place] = (time.monotonic(), topology)
         return replace(policy, topology=topology)
 
+    def forget(self) -> None:
+        """Read the calls again, the next time they are needed."""
+        self._topologies.clear()
+
     def _place(self, arrival: Arrival) -> PlaceOfTeam:
         policy = self.configured
         team = policy.team(arrival.alert, policy.channel(arrival)) if policy.apart else ""
-        return team, tuple(sorted(place_of(arrival.alert).items()))
+        return team, tuple(sorted(place_in(with_rule_labels(arrival.alert)).items()))
 
     def _read(self, place: PlaceOfTeam, now: datetime) -> ServiceTopology:
         policy = self.configured

@@ -14,7 +14,7 @@ from typing import Any, TypedDict
 from sqlalchemy import ColumnElement, Engine, Select, bindparam, func, or_, select, update
 from sqlalchemy.orm import Session
 
-from faultline.bot.policy.values import ReplyTo
+from faultline.bot.policy.values import ENDED, ReplyTo
 from faultline.bot.store.connections import reading
 from faultline.bot.store.tables import InvestigationRow as Row
 from faultline.bot.store.tables import PostRow
@@ -139,7 +139,6 @@ class Announcing:
             return session.scalar(statement) is not None
 
 
-ENDED = ("done", "failed")
 EDIT_EVERY = timedelta(seconds=10)
 """A message is edited at most this often for alerts that join, unless a reply target wants it less
 often (`faultline.bot.policy.reply_targets.ReplyLimits`)."""

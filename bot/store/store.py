@@ -34,6 +34,7 @@ from faultline.bot.policy.values import (
 from faultline.bot.store.admission_state import PAUSES_S, IncidentBusy, Patience, locks_of
 from faultline.bot.store.admitting import Admission, new_investigation_id
 from faultline.bot.store.connections import reading
+from faultline.bot.store.late_joins import LateJoins
 from faultline.bot.store.learned_policy import PolicyWithCalls
 from faultline.bot.store.messages import reply_to_of
 from faultline.bot.store.tables import GroupedAlertRow, InvestigationRow, PostRow, ProgressRow
@@ -70,6 +71,7 @@ class Store:
         self.engine = engine
         self._policy = PolicyWithCalls(engine, policy or Policy())
         self._patience = Patience()
+        self.late_joins = LateJoins(engine, self._policy)
 
     def over(self, engine: Engine) -> Store:
         """The same rules over another engine."""
@@ -234,6 +236,7 @@ class Store:
             row.headline = masked(headline)
             row.culprit = culprit
             row.explained = explained
+            self.late_joins.note_blame(session, row)
             # The answer says what joined so far.
             row.notified_revision = row.revision
             row.finished_at = row.finished_at or datetime.now(UTC)
@@ -384,4 +387,5 @@ def _investigation(row: InvestigationRow, related: tuple[GroupedAlert, ...]) -> 
         runs=row.runs,
         team=row.team,
         priority=row.priority,
+        joined_id=row.joined_id,
     )

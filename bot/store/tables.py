@@ -78,7 +78,8 @@ class InvestigationRow(Base):
     edited for; `wants_run` asks for one more run, and `runs` counts those. `team` and
     `priority` order what waits (`dispatched_at` is null) for a worker; `announced_at` is set once
     its first message was posted, or left to its workflow. `culprit` and `explained` are those
-    of the answer, for lists that do not read its case.
+    of the answer, for lists that do not read its case. `joined_id` is the investigation that it
+    became a part of (`faultline.bot.store.late_joins`).
     """
 
     __tablename__ = "investigations"
@@ -140,6 +141,7 @@ class InvestigationRow(Base):
     team: Mapped[str] = mapped_column(default="")
     priority: Mapped[int] = mapped_column(SmallInteger, default=USUAL)
     announced_at: Mapped[datetime | None]
+    joined_id: Mapped[str | None]
 
 
 class DeliveryRow(Base):

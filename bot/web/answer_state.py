@@ -41,6 +41,7 @@ class StateView:
 ACCEPTED = StateView("Queued", "busy", meaning="Accepted; the investigation starts in a moment.")
 RUNNING = StateView("Investigating", "busy", meaning="Collecting and comparing evidence.")
 FAILED = StateView("Failed", "failed")
+JOINED = StateView("Joined", "off", meaning="Part of another investigation.")
 
 
 def state_view(
@@ -54,6 +55,8 @@ def state_view(
     """The state of an investigation, by what the store knows of it."""
     if status == "failed":
         return FAILED
+    if status == "joined":
+        return JOINED
     if verdict is not None:
         return _answered(verdict, confidence, culprit or "", explained is not False)
     if status == "running":
@@ -77,7 +80,7 @@ def list_text(investigation: StoredInvestigation) -> str:
     if investigation.status == "failed":
         return investigation.alert.title
     headline = investigation.headline or investigation.alert.title
-    if not investigation.culprit:
+    if not investigation.culprit or investigation.status == "running":
         return headline
     name = subject_name(investigation.culprit)
     return headline if name in headline[:VISIBLE_CHARS] else f"{name}: {headline}"

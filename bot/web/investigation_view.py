@@ -31,6 +31,7 @@ from faultline.analysis.wording.phrases import capitalised, counted, plain
 from faultline.bot.answer.lines import INFERRED, NO_STEP, SECOND_OPINION
 from faultline.bot.answer.view import AnswerView, answer_view
 from faultline.bot.answer.writer.built_in import is_memory
+from faultline.bot.policy.values import ENDED
 from faultline.bot.store.store import Progress, StoredInvestigation
 from faultline.bot.web.answer_state import StateView, queued_view, state_view, stored_state
 from faultline.bot.web.evidence_groups import (
@@ -250,7 +251,7 @@ def build_view(
         confidence=stored.confidence,
         # The stored headline of a failed one says why there is no answer.
         headline=stored.alert.title if failed else stored.headline or stored.alert.title,
-        over=stored.status in ("done", "failed"),
+        over=stored.status in ENDED,
         progress=tuple(progress),
         steps=progress_steps(progress, started=stored.status != "accepted"),
         stages=_stages(progress, stored),
@@ -284,7 +285,9 @@ def _with_case(view: InvestigationView, folder: Path) -> InvestigationView:
     )
     view = replace(view, has_case=True, gaps=case.gaps if case else (), report=report)
     if case is not None:
-        view = replace(view, has_traces=bool(case.trace_files))
+        # What the investigation learned of its alert stands in the case.
+        alert = view.alert.model_copy(update={"notes": case.alert.notes})
+        view = replace(view, has_traces=bool(case.trace_files), alert=alert)
     if diagnosis is not None:
         view = _with_diagnosis(view, diagnosis, report, case)
     if case is not None and diagnosis is not None:

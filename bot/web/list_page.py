@@ -35,7 +35,13 @@ from faultline.bot.web.sessions import visibility_of
 
 LISTED = 50
 LONGEST = 200
-STATUSES = {"accepted": "Queued", "running": "Running", "done": "Answered", "failed": "Failed"}
+STATUSES = {
+    "accepted": "Queued",
+    "running": "Running",
+    "done": "Answered",
+    "failed": "Failed",
+    "joined": "Joined",
+}
 CONFIDENCES = {
     "90-100": "90 % and more",
     "70-90": "70 to 90 %",

@@ -197,6 +197,8 @@ class Pages:
         investigation = await self.site.investigation(request)
         if investigation is None:
             return self.site.no_such_investigation(request)
+        if investigation.joined_id is not None:
+            return RedirectResponse(f"/investigations/{investigation.joined_id}", 303)
         progress = await in_store(self.store.progress, investigation.id)
         folder, trouble = await self.site.folder(investigation.id)
         ahead = (

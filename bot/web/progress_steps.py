@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from faultline.bot.policy.values import ENDED
 from faultline.bot.queue.backlog import ASSEMBLED
 from faultline.bot.runtime.threads import in_store
 from faultline.bot.store.store import Progress, Store
@@ -85,7 +86,6 @@ HEARTBEAT_S = 15.0
 """Shorter than the idle timeouts of common proxies (60 s for nginx and AWS load balancers)."""
 LONGEST_S = 900.0
 """A stream ends then; browsers reconnect by themselves and resume."""
-OVER = ("done", "failed")
 
 Gone = Callable[[], Awaitable[bool]]
 
@@ -112,7 +112,7 @@ async def progress_events(
             state = (status, stage)
             yield _event("state", {"status": status, "stage": stage})
             last_event = time.monotonic()
-        if status in OVER:
+        if status in ENDED:
             yield _event("done", {"status": status})
             return
         if time.monotonic() - last_event > HEARTBEAT_S:

@@ -130,6 +130,47 @@ def write_answer(case: Path, folder: Path, took_s: float) -> None:
 
 def ask_server(asking: Asking, folder: Path) -> dict[str, Any]:
     """Post the webhook to `faultline serve`, and wait for its answer in Slack."""
+    with running_server(asking, folder) as server:
+        began = time.monotonic()
+        server.post(asking.webhook)
+        (case,) = await_case(folder / "state" / "cases", began + WITHIN_S)
+        write_answer(case, folder, time.monotonic() - began)
+    messages = [message.text for message in server.slack.posts]
+    (folder / "slack.txt").write_text("\n\n".join(messages))
+    answer: dict[str, Any] = json.loads((folder / "answer.json").read_text())
+    return answer | {"slack": messages}
+
+
+@dataclass(frozen=True)
+class RunningServer:
+    """`faultline serve` with Slack on loopback."""
+
+    bot: BotProcess
+    slack: LoopbackSlack
+
+    def post(self, webhook: Mapping[str, Any]) -> None:
+        """Send one notification, as Alertmanager does."""
+        self._post("/webhooks/alertmanager", webhook)
+
+    def report(self, change: ReportedChange) -> None:
+        """Report a change, as whoever made it does."""
+        report = {
+            "id": change.id,
+            "time": change.at.isoformat(),
+            "service": change.service,
+            "kind": change.kind,
+            "title": change.title,
+        }
+        self._post("/changes", report)
+
+    def _post(self, path: str, body: Mapping[str, Any]) -> None:
+        headers = {"authorization": f"Bearer {TOKEN}"}
+        httpx.post(f"{self.bot.url}{path}", json=body, headers=headers).raise_for_status()
+
+
+@contextmanager
+def running_server(asking: Asking, folder: Path) -> Iterator[RunningServer]:
+    """The bot on the settings in `folder`, with the changes reported to it."""
     slack = LoopbackSlack(channels={CHANNEL: "incidents"})
     slack_url, stop_slack = serve_in_thread(slack.app)
     environ = {
@@ -141,28 +182,14 @@ def ask_server(asking: Asking, folder: Path) -> dict[str, Any]:
         f"{ENV_PREFIX}SLACK__API_URL": f"{slack_url}/api",
         f"{ENV_PREFIX}WORKER__NICENESS": "0",
     }
-    headers = {"authorization": f"Bearer {TOKEN}"}
     try:
         with BotProcess(folder, environ, preloaded=True, log=folder / "bot.log") as bot:
+            server = RunningServer(bot, slack)
             for change in asking.changes:
-                report = {
-                    "id": change.id,
-                    "time": change.at.isoformat(),
-                    "service": change.service,
-                    "kind": change.kind,
-                    "title": change.title,
-                }
-                httpx.post(f"{bot.url}/changes", json=report, headers=headers).raise_for_status()
-            began = time.monotonic()
-            address = f"{bot.url}/webhooks/alertmanager"
-            httpx.post(address, json=asking.webhook, headers=headers).raise_for_status()
-            (case,) = await_case(folder / "state" / "cases", began + WITHIN_S)
-            write_answer(case, folder, time.monotonic() - began)
+                server.report(change)
+            yield server
     finally:
         stop_slack()
-    (folder / "slack.txt").write_text("\n\n".join(message.text for message in slack.posts))
-    answer: dict[str, Any] = json.loads((folder / "answer.json").read_text())
-    return answer | {"slack": [message.text for message in slack.posts]}
 
 
 def await_case(cases: Path, deadline: float) -> list[Path]:

@@ -8,7 +8,8 @@ import re
 import shutil
 import tempfile
 import time
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -107,28 +108,12 @@ def write_labelled_case(case: Path, played: Played, labelled: Path) -> None:
 def play_in(incident: Incident, rule: AlertRule, played: Played, door: str, folder: Path) -> None:
     """Write, fire, ask and grade. Raises NoSignal and FaultlineError."""
     began = time.monotonic()
-    system = incident.system
-    end = round(time.time()) + AHEAD_S
     played.truth, played.setting = truth_of(incident), setting_of(incident)
     played.changes = [asdict(change) for change in incident.changes]
-    played.series = write_history(incident, end, folder / "history")
-    with ExitStack() as running:
-        url = running.enter_context(running_history(folder / "history"))
-        alert = alert_of(incident, rule, url, end)
-        played.alert = asdict(rule) | asdict(alert)
-        changes = []
-        if system.changes_by != "kube-state-metrics":
-            changes = [reported(change, end) for change in played.changes]
-        grafana = ""
-        if system.changes_by == "annotations":
-            grafana, changes = running.enter_context(running_grafana(changes)), []
-        calls = {}
-        if system.calls_by == "settings":
-            for service in system.of_role("front", "app", "worker"):
-                calls[service.name] = [call.callee for call in system.calls_of(service.name)]
-        asking = Asking(
-            door, url, webhook_of(rule, alert), question_of(rule, alert), calls, changes, grafana
-        )
+    with running_incident(incident, folder) as running:
+        alert = alert_of(incident, rule, running.url, running.end)
+        played.alert, played.series = asdict(rule) | asdict(alert), running.series
+        asking = running.asking(door, webhook_of(rule, alert), question_of(rule, alert))
         played.made_s = round(time.monotonic() - began, 1)
         answer = ask_product(asking, folder / "bot")
     played.answer = Answer.of(answer)
@@ -137,10 +122,50 @@ def play_in(incident: Incident, rule: AlertRule, played: Played, door: str, fold
     played.mark = grade(played.truth, played.answer)
 
 
-def reported(change: dict[str, Any], end: int) -> ReportedChange:
-    """A change as whoever made it reports it."""
-    at = datetime.fromtimestamp(end + change["at_s"], UTC)
-    return ReportedChange(change["id"], at, change["service"], change["kind"], change["title"])
+@dataclass(frozen=True)
+class RunningIncident:
+    """An incident in a running Prometheus, with what else the product may know of it."""
+
+    incident: Incident
+    url: str
+    grafana: str
+    end: int
+    """When its last sample was taken."""
+    series: int
+
+    def asking(self, door: str, webhook: Mapping[str, Any], question: str = "") -> Asking:
+        """What to ask the product about one of its alerts."""
+        system = self.incident.system
+        changes = []
+        if system.changes_by == "webhook":
+            changes = reported_changes(self.incident, self.end)
+        calls = {}
+        if system.calls_by == "settings":
+            for service in system.of_role("front", "app", "worker"):
+                calls[service.name] = [call.callee for call in system.calls_of(service.name)]
+        return Asking(door, self.url, webhook, question, calls, changes, self.grafana)
+
+
+@contextmanager
+def running_incident(incident: Incident, folder: Path) -> Iterator[RunningIncident]:
+    """Write the history of an incident, and start what keeps it."""
+    end = round(time.time()) + AHEAD_S
+    series = write_history(incident, end, folder / "history")
+    with ExitStack() as running:
+        url = running.enter_context(running_history(folder / "history"))
+        grafana = ""
+        if incident.system.changes_by == "annotations":
+            grafana = running.enter_context(running_grafana(reported_changes(incident, end)))
+        yield RunningIncident(incident, url, grafana, end, series)
+
+
+def reported_changes(incident: Incident, end: int) -> list[ReportedChange]:
+    """The changes as whoever made them reports them."""
+    changes = []
+    for change in incident.changes:
+        at = datetime.fromtimestamp(end + change.at_s, UTC)
+        changes.append(ReportedChange(change.id, at, change.service, change.kind, change.title))
+    return changes
 
 
 def setting_of(incident: Incident) -> dict[str, str]:

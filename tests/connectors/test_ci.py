@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -25,14 +26,14 @@ from faultline.connectors.shared.changes.change_feeds import (
     next_number,
     person,
 )
-from faultline.connectors.shared.contract.base import Collected, Connector
+from faultline.connectors.shared.contract.base import Collected, Connector, collect_from
 from faultline.connectors.shared.http.linked_pages import LinkedHttp, LinkedPage
 from faultline.connectors.shared.rows.service_names import named_service
 from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.vendors.ci.build_changes import BuildRules, BuildRun
 from faultline.connectors.vendors.ci.jenkins import JenkinsBuild
 from tests.connectors.collected_cases import collected, diagnosed
-from tests.connectors.conftest import ONSET
+from tests.connectors.conftest import ONSET, request_for
 from tests.connectors.local_http import Asked, LocalServer, Reply
 from tests.connectors.published import fits_schema, parameters_of, specification
 from tests.connectors.stand_ins import azuredevops, bitbucket, buildkite, circleci, jenkins
@@ -63,8 +64,8 @@ def connector(name: str, server: LocalServer, **own: Any) -> Connector:
     stand_in = importlib.import_module(f"tests.connectors.stand_ins.{name}")
     stand_in.serve(server)
     values = stand_in.settings(server.url)
+    values["services"] = {name: {} for name in own.pop("services", ["checkout", "cart"])}
     values[name] |= own
-    values["services"] = {"checkout": {}, "cart": {}}
     built = CONNECTORS[name].configured(Settings.model_validate(values))
     assert built is not None
     return built
@@ -107,6 +108,29 @@ def test_builds_of_main_stand_for_merges_where_their_list_has_no_deploy_and_fail
     (key,) = told
     assert key.startswith(f"{FAILED:%Y-%m-%d %H:%M} ")
     assert told[key] == f"failed at {BROKEN[:12]}"
+
+
+@pytest.mark.parametrize("name", VENDORS)
+def test_a_later_round_names_its_services_in_what_was_read_and_asks_nothing(
+    name: str, server: LocalServer, tmp_path: Path
+) -> None:
+    built = connector(name, server, services=["cart"])
+    first = request_for(tmp_path, services=("cart",))
+    found = asyncio.run(collect_from(built, first))
+    # Some vendors say whose a run is. Otherwise only a service that is asked about is found in it.
+    says_whose = changes(found, "deploy")[0]["service"] == "checkout"
+    asked = len(server.asked)
+    later = replace(
+        request_for(tmp_path, services=("checkout",)),
+        round=2,
+        earlier=((first.alert, first.scope),),
+    )
+    found = asyncio.run(collect_from(built, later))
+    named = changes(found, "deploy") if found.tables else []
+    assert [deploy["service"] for deploy in named] == ([] if says_whose else ["checkout"])
+    third = replace(later, round=3, earlier=(*later.earlier, (later.alert, later.scope)))
+    assert asyncio.run(collect_from(built, third)).tables == {}
+    assert len(server.asked) == asked
 
 
 @pytest.mark.parametrize("name", ["azuredevops", "bitbucket"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ from faultline.connectors.shared.changes.code_repository import (
     MERGE_PAGES,
     PER_PAGE,
 )
+from faultline.connectors.shared.contract.abilities import ReadsRepositories
 from faultline.connectors.shared.contract.base import Collected, Request, collect_from
 from faultline.connectors.shared.settings.connector_settings import Limits
 from faultline.connectors.vendors.code_hosts import GITHUB as CONNECTOR
@@ -489,6 +491,35 @@ def test_a_link_of_a_change_leads_to_a_repository_of_the_settings_and_to_no_othe
     found = asyncio.run(collect_from(made, later_request(tmp_path, lead)))
     assert "payments" in {row["service"] for row in changes(found)}
     assert not any("other/secret" in a.path or "shop/web" in a.path for a in server.asked)
+
+
+def test_a_repository_that_a_workload_names_is_read_where_the_settings_allow_it(
+    server: LocalServer, tmp_path: Path
+) -> None:
+    stand_in.serve(server)
+    settings = stand_in.settings(server.url)
+    settings["services"] = {
+        "web": {"github_repository": ["shop/web"]},
+        "platform": {"github_repository": [stand_in.REPOSITORY]},
+    }
+    made = CONNECTOR.configured(Settings.model_validate(settings))
+    assert isinstance(made, ReadsRepositories)
+    address = f"{shapes.WEB}/{stand_in.REPOSITORY}"
+    assert made.reads_repository(f"{address}/tree/main")
+    assert not made.reads_repository(f"{shapes.WEB}/other/secret")
+    lead = Lead(
+        kind="repository",
+        subject=address,
+        because="checkout's workload names it",
+        links=(address,),
+        service="checkout",
+    )
+    asked = later_request(tmp_path, lead)
+    alert = asked.alert.model_copy(update={"service": None})
+    scope = asked.scope.model_copy(update={"services": ()})
+    found = asyncio.run(collect_from(made, replace(asked, alert=alert, scope=scope)))
+    assert "checkout" in {row["service"] for row in changes(found)}
+    assert not any("shop/web" in a.path for a in server.asked)
 
 
 def test_a_repository_that_was_read_in_the_first_round_is_not_read_again(

@@ -16,6 +16,12 @@ from faultline.analysis.vocabulary import Alert
 from faultline.bot.settings import Settings
 from faultline.connectors.shared.contract.base import collect_from
 from faultline.connectors.vendors.kubernetes import CONNECTOR
+from faultline.connectors.vendors.kubernetes.answers import Meta, Workload
+from faultline.connectors.vendors.kubernetes.workloads import (
+    ObservedWorkload,
+    Ref,
+    source_repository,
+)
 from tests.connectors.conftest import ALERT_AT, ONSET, request_for
 from tests.connectors.kubernetes_objects import (
     ROLLED_OUT,
@@ -194,3 +200,27 @@ def test_these_objects_are_those_of_the_published_api(
     wanted = {"$ref": name, "components": {"schemas": known}}
     present = {key: value for key, value in given.items() if value is not None}
     jsonschema.Draft202012Validator(wanted).validate(present)
+
+
+@pytest.mark.parametrize(
+    ("annotations", "address"),
+    [
+        (
+            {"backstage.io/source-location": "url:https://github.com/acme/checkout/"},
+            "https://github.com/acme/checkout/",
+        ),
+        ({"github.com/project-slug": "acme/checkout"}, "https://github.com/acme/checkout"),
+        (
+            {"org.opencontainers.image.source": "https://gitlab.example.com/acme/checkout"},
+            "https://gitlab.example.com/acme/checkout",
+        ),
+        ({"github.com/project-slug": "acme/checkout <script>"}, ""),
+        ({"owner": "acme/checkout"}, ""),
+    ],
+)
+def test_annotations_of_a_workload_name_its_repository(
+    annotations: dict[str, str], address: str
+) -> None:
+    made = Workload(Meta(name="checkout", annotations=annotations))
+    observed = ObservedWorkload(Ref("checkout", "shop"), "Deployment", made)
+    assert source_repository(observed) == address

@@ -25,6 +25,7 @@ from faultline.bot.answer.outcome import Outcome
 from faultline.bot.answer.view import VERDICT_LABELS, AnswerView
 from faultline.bot.answer.writer.model_use import model_use_line
 from faultline.bot.answer.writer.plain_text import shown
+from faultline.bot.policy.values import ENDED
 from faultline.bot.store.store import StoredInvestigation
 
 MAX_TEXT = 20_000
@@ -53,6 +54,8 @@ def first_text(investigation: StoredInvestigation, page_url: str) -> str:
 def answer_text(outcome: Outcome, page_url: str) -> str:
     """The answer, or that there is none and why."""
     investigation, answer = outcome.investigation, outcome.answer
+    if investigation.status == "joined":
+        return _with_page([joined_line(investigation)], page_url)
     if answer is None:
         reason = (investigation.headline or "").removeprefix("The investigation failed: ")
         return _with_page([failure_line(reason)], page_url)
@@ -82,9 +85,14 @@ def failure_line(reason: str) -> str:
     return f"Investigation failed: {sentence(reason, 400) or 'the reason is not known'}"
 
 
+def joined_line(investigation: StoredInvestigation) -> str:
+    """It has no answer, since another investigation has its alert."""
+    return sentence(investigation.headline or "Part of another incident", 400)
+
+
 def outcome_line(investigation: StoredInvestigation) -> str:
     """How an investigation ended, in one line of a list."""
-    if investigation.status not in ("done", "failed"):
+    if investigation.status not in ENDED:
         return "still being investigated"
     headline = single_line(investigation.headline or "", HEADLINE) or "no answer"
     if investigation.verdict is None:

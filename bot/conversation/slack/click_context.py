@@ -32,6 +32,7 @@ from faultline.bot.intake.accepting import NotAccepted
 from faultline.bot.intake.slack_channels import SlackChannels
 from faultline.bot.intake.slack_people import Claimed, SlackPeople
 from faultline.bot.policy.people import Act, Role, SlackPerson, may, refusal
+from faultline.bot.policy.values import ENDED
 from faultline.bot.runtime.threads import in_store, in_thread
 from faultline.bot.settings import Settings
 from faultline.bot.store.conversations import Conversations
@@ -57,7 +58,6 @@ MAX_TASKS = 200
 """Clicks being worked on after their answer; more than this is no use to anybody."""
 RETRY_WAITS_S = (1.0, 5.0, 20.0, 60.0)
 OWNER = "slack-clicks"
-OVER = ("done", "failed")
 PEOPLE = "people"
 """Stage of the progress lines that say who did what."""
 OPENED_ALREADY = "exchanged_trigger_id"
@@ -266,7 +266,7 @@ class ClickContext:
         """
         for wait in (*RETRY_WAITS_S, None):
             now = await in_store(self.store.get, investigation.id)
-            if now is None or now.status not in OVER:
+            if now is None or now.status not in ENDED:
                 return
             try:
                 outcome = await self.outcome(now)

@@ -170,6 +170,8 @@ def _recent_line(home: Home, investigation: StoredInvestigation) -> Block:
 def _state(investigation: StoredInvestigation) -> tuple[str, str]:
     if investigation.status == "failed":
         return "warning", "Failed"
+    if investigation.status == "joined":
+        return "link", "Joined"
     # The store may hold a verdict of another version.
     verdict = next((v for v in Verdict if v.value == investigation.verdict), None)
     if investigation.status == "done" and verdict is not None:

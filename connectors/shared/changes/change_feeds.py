@@ -12,14 +12,14 @@ import base64
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 from pydantic import SecretStr
 
 from faultline.analysis.errors import ConnectorError, FaultlineError
-from faultline.analysis.vocabulary import ChangeKind, EvidenceKind, Window
+from faultline.analysis.vocabulary import Alert, ChangeKind, EvidenceKind, Scope, Window
 from faultline.connectors.shared.auth.server_access import access_of
 from faultline.connectors.shared.changes.code_changes import ELSEWHERE
 from faultline.connectors.shared.changes.code_host import LOOKBACK, SKEW
@@ -50,6 +50,9 @@ KIND: EvidenceKind = "changes"
 MOST_CHANGES = 300
 """Of one list, the latest."""
 MOST_DETAILS = 20
+MOST_WINDOWS = 16
+"""Investigations whose answers are remembered for their later rounds, which follow within the
+minute."""
 LONGEST_TITLE, LONGEST_ID, LONGEST_NAME, LONGEST_LINK = 200, 100, 100, 2_000
 USUAL_LIMITS = Limits(deadline_s=20, max_bytes=16 * 1024 * 1024, requests_per_s=5, concurrency=2)
 CHECKED = timedelta(hours=1)
@@ -214,6 +217,7 @@ class ChangeFeeds(ABC, Generic[S]):
         # Not every vendor tells environments apart.
         self._environments: Names = getattr(section, "environments", ())
         self._http = self._server(section.url)
+        self._answers: dict[Window, list[FeedAnswer]] = {}
 
     def _server(self, url: str | None) -> LinkedHttp:
         """A server of the vendor, asked with the credential of the section."""
@@ -247,18 +251,41 @@ class ChangeFeeds(ABC, Generic[S]):
 
     async def collect(self, request: Request) -> Collected:
         """What changed before and in the incident. A list that fails is a gap, the others
-        stand."""
+        stand. The lists hold the changes of all services, so a later round reads none of them
+        again: it names the services that it is about in what was read."""
         scope = request.scope
         # Look back before the incident, because a change may take hours to show its harm.
         window = Window(start=scope.events_from - LOOKBACK, end=scope.incident.end + SKEW)
-        alert_services = (request.alert.service,) if request.alert.service else ()
-        services = _ServicesNamed(self._names, (*alert_services, *scope.services))
+        services = self._services_of(request.alert, scope)
         collection = CollectionBuilder()
+        answers = self._answers.get(window) if request.earlier else None
+        if answers is not None:
+            earlier = [self._services_of(alert, scope) for alert, scope in request.earlier]
+            for answer in answers:
+                newly_named = []
+                for change in changes_in(answer, window):
+                    service = services.of(change)
+                    if service and all(named.of(change) != service for named in earlier):
+                        newly_named.append(change)
+                if newly_named:
+                    _add(collection, replace(answer, changes=newly_named), window, services)
+            return collection.collected()
         async with self._http.open() as session:
-            await asyncio.gather(
-                *(_collect(collection, feed, session, window, services) for feed in self.feeds())
-            )
+            reads = [
+                collection.fetch(KIND, feed.what, feed.read(session, window))
+                for feed in self.feeds()
+            ]
+            answers = [answer for answer in await asyncio.gather(*reads) if answer is not None]
+        for answer in answers:
+            _add(collection, answer, window, services)
+        while len(self._answers) >= MOST_WINDOWS:
+            del self._answers[next(iter(self._answers))]
+        self._answers[window] = answers
         return collection.collected()
+
+    def _services_of(self, alert: Alert, scope: Scope) -> _ServicesNamed:
+        alert_services = (alert.service,) if alert.service else ()
+        return _ServicesNamed(self._names, (*alert_services, *scope.services))
 
     async def check(self) -> Check:
         """Can each list be read?"""
@@ -277,21 +304,19 @@ class ChangeFeeds(ABC, Generic[S]):
         return Check(self.name, not refused, line)
 
 
-async def _collect(
-    collection: CollectionBuilder,
-    feed: ChangeFeed,
-    session: LinkedSession,
-    window: Window,
-    services: _ServicesNamed,
-) -> None:
-    answer = await collection.fetch(KIND, feed.what, feed.read(session, window))
-    if answer is None:
-        return
+def changes_in(answer: FeedAnswer, window: Window) -> list[VendorChange]:
+    """Its changes within the window, the newest first."""
     changes = [
         change for change in answer.changes if change and window.start <= change.at <= window.end
     ]
-    # Newest first, so that the cap drops the oldest changes.
-    changes.sort(key=lambda change: change.at, reverse=True)
+    return sorted(changes, key=lambda change: change.at, reverse=True)
+
+
+def _add(
+    collection: CollectionBuilder, answer: FeedAnswer, window: Window, services: _ServicesNamed
+) -> None:
+    # The newest come first, so that the cap drops the oldest changes.
+    changes = changes_in(answer, window)
     rows = [_row(change, services.of(change)) for change in changes[:MOST_CHANGES]]
     cut = answer.cut
     if len(changes) > MOST_CHANGES:

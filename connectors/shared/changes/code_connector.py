@@ -54,7 +54,7 @@ class CodeConnector(ABC, Generic[S]):
     """
 
     kinds: tuple[EvidenceKind, ...] = (KIND,)
-    follows = ("service",)
+    follows = ("service", "repository")
     name: ClassVar[str]
     title: ClassVar[str]
     setting: ClassVar[str]
@@ -250,17 +250,21 @@ class CodeConnector(ABC, Generic[S]):
         names = self.repositories_for(request.alert, request.scope)
         return [name for name in names if name not in read]
 
+    def reads_repository(self, address: str) -> bool:
+        """Whether the settings name the repository at an address."""
+        return any(_names([address], repository) for repository in self.repositories)
+
     def repositories_for(self, alert: Alert, scope: Scope) -> list[str]:
-        """Those that the alert itself names, then those of the services in scope; without a scope,
+        """Those that the alert itself names, then those of the services in scope; without either,
         all."""
         texts = [*alert.labels.values(), *(link.url for link in alert.links)]
         named = [r for r in self.repositories if _names(texts, r)]
         services = [
             s for s in (*scope.services, alert.service, self._jobs.get(scope.job or "")) if s
         ]
-        requested_services = [
-            r for s in (services or self._services) for r in self._services.get(s, ())
-        ]
+        if not services and not named:
+            services = list(self._services)
+        requested_services = [r for s in services for r in self._services.get(s, ())]
         return list(dict.fromkeys([*named, *requested_services]))
 
     def production(self, environment: str, is_production: bool | None = None) -> bool:
@@ -281,8 +285,9 @@ class CodeConnector(ABC, Generic[S]):
             and not set(services) & {*request.scope.services}
         ):
             return ChangeRows((job,), diffs=diffs)
-        linked = [each.subject for each in request.leads if _names(each.links, repository)]
-        in_scope = [s for s in request.scope.services if s in services or s in linked]
+        linked = linked_services(request, repository)
+        every = dict.fromkeys((*request.scope.services, *linked))
+        in_scope = [s for s in every if s in services or s in linked]
         neighbours = [s for s in services if s not in in_scope] if in_scope else []
         return ChangeRows(in_scope or services, diffs=diffs, neighbours=neighbours)
 
@@ -300,6 +305,15 @@ class CodeConnector(ABC, Generic[S]):
             "none of the files that the alert's stack trace names was found in these repositories"
         )
         return [Missing(KIND, f"code at {first.path}:{first.line}", phrase)]
+
+
+def linked_services(request: Request, repository: str) -> list[str]:
+    """The services whose leads link to the repository."""
+    services = []
+    for pointer in request.leads:
+        if _names(pointer.links, repository):
+            services.append(pointer.service or pointer.subject)
+    return services
 
 
 def _names(texts: Iterable[str], repository: str) -> bool:

@@ -81,6 +81,14 @@ class KnowsCalls(Protocol):
 
 
 @runtime_checkable
+class ReadsRepositories(Protocol):
+    """A connector that reads repositories of the settings, and no others."""
+
+    def reads_repository(self, address: str) -> bool:
+        """Whether the settings name the repository at an address."""
+
+
+@runtime_checkable
 class FollowsLeads(Protocol):
     """A connector that asks its vendor about single objects by name, so that it can be asked again
     about those to which the evidence leads."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any
 
+from faultline.analysis.case.rounds import REPOSITORY_OF
 from faultline.analysis.vocabulary import Window
 from faultline.connectors.shared.contract.base import Item
 from faultline.connectors.shared.rows.collection_builder import ChangeRow
@@ -19,7 +20,7 @@ from faultline.connectors.vendors.kubernetes.replica_changes import replica_rows
 from faultline.connectors.vendors.kubernetes.rollouts import Revision
 from faultline.connectors.vendors.kubernetes.session import replayed
 from faultline.connectors.vendors.kubernetes.state_inquiry import ListObjects
-from faultline.connectors.vendors.kubernetes.workloads import ObservedWorkload
+from faultline.connectors.vendors.kubernetes.workloads import ObservedWorkload, source_repository
 
 AUTOSCALERS = "apis/autoscaling/v2"
 LOOKBACK = timedelta(hours=24)
@@ -75,7 +76,9 @@ class ChangeInquiry:
         """A workload's revisions as they were listed."""
         self._revisions.append((workload, revisions))
         link, count = self._link_of(workload), len(revisions)
-        item = Item("changes", query, self.window, link, rows=count, cut=cut)
+        address = source_repository(workload)
+        details = {f"{REPOSITORY_OF}{workload.ref.service}": address} if address else {}
+        item = Item("changes", query, self.window, link, rows=count, cut=cut, details=details)
         self._listed.append((item, frozenset({workload.ref.service})))
 
     async def autoscalers(self, space: str) -> list[Scaler]:

@@ -56,6 +56,18 @@ JOB_LABELS = (
 """Labels of pods that name their job: Kubernetes, Kubeflow's training operator, JobSet, Volcano."""
 
 
+SOURCE_ANNOTATIONS = {
+    "backstage.io/source-location": "",
+    "github.com/project-slug": "https://github.com/",
+    "gitlab.com/project-slug": "https://gitlab.com/",
+    "org.opencontainers.image.source": "",
+}
+"""Annotations that name the repository of a workload, with what goes before their values
+(backstage.io, "Well-known Annotations on Catalog Entities"; OCI image specification,
+"Annotations")."""
+_ADDRESS = re.compile(r"[\w.:/@%+~-]{3,300}")
+
+
 @dataclass(frozen=True)
 class Ref:
     """A workload by kind and name, pods by a label selector, or pods of a training job by
@@ -97,6 +109,16 @@ class ObservedWorkload:
         """Selects its pods."""
         selector = self.object.spec.selector if self.object.spec else None
         return selector.text if selector else ""
+
+
+def source_repository(workload: ObservedWorkload) -> str:
+    """The address of the repository that annotations of a workload name, "" without them."""
+    for key, host in SOURCE_ANNOTATIONS.items():
+        # Backstage writes `url:https://github.com/acme/checkout/`.
+        value = workload.meta.annotation(key).removeprefix("url:").strip()
+        if value and _ADDRESS.fullmatch(value):
+            return f"{host}{value}"
+    return ""
 
 
 def parsed(service: str, text: str) -> Ref:

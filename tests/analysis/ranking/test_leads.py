@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from faultline.analysis.case.folder import Case
 from faultline.analysis.case.rounds import Lead
 from faultline.analysis.diagnosis import diagnose
 from faultline.analysis.ranking.leads import OF_ALERT, change_links, leads_of
+from faultline.analysis.vocabulary import Evidence
 from tests.analysis.cases import at, series, write_case
 
 
@@ -81,3 +83,22 @@ def test_a_suspected_service_brings_the_links_of_its_changes(tmp_path: Path) -> 
     ]
     case = write_case(tmp_path, alert={"service": "web"}, metrics=metrics, changes=changes)
     assert change_links(case, "api") == ("a2", "a1")
+
+
+def test_a_repository_that_the_workload_of_the_alert_names_is_a_lead(tmp_path: Path) -> None:
+    address = "https://github.com/shop/web"
+    case = write_case(
+        tmp_path,
+        alert={"service": "web"},
+        metrics=series("web", "error_ratio", 0.01, 0.4),
+    )
+    item = Evidence(
+        id="E9",
+        kind="changes",
+        source="kubernetes",
+        query="kubectl get",
+        details={"repository of web": address, "repository of mail": "https://github.com/x/mail"},
+    )
+    case = replace(case, evidence=(*case.evidence, item))
+    (lead,) = leads(case)
+    assert (lead.kind, lead.subject, lead.service) == ("repository", address, "web")

@@ -80,8 +80,8 @@ class Metrics(Source):
                 rows.append((at, service, "error_ratio", abs(share)))
                 rows.append((at, service, "request_rate", 50.0 + math.sin(n)))
         metrics = pl.DataFrame(rows, schema=["time", "service", "signal", "value"], orient="row")
-        pairs = list(pairwise(CHAIN))
-        topology = pl.DataFrame(pairs, schema=["caller", "callee"], orient="row")
+        calls = [(caller, callee, "mesh") for caller, callee in pairwise(CHAIN)]
+        topology = pl.DataFrame(calls, schema=["caller", "callee", "source"], orient="row")
         tables = {"metrics": metrics, "topology": topology}
         return Collected(tables, (Item("metrics", "everything", rows=metrics.height),))
 
@@ -276,6 +276,25 @@ def test_each_source_is_asked_about_the_kinds_of_leads_that_it_can_follow(
     assert [request.leads for request in deploys.requests] == [(LEADS[0],)]
     assert [request.leads for request in cluster.requests] == [(LEADS[0], NODE)]
     assert deploys.services() == cluster.services() == [("s0",)]
+
+
+class Repositories(Deploys):
+    """A code host whose settings name one repository."""
+
+    def reads_repository(self, address: str) -> bool:
+        return address.endswith("/shop/payments")
+
+
+@pytest.mark.parametrize(("name", "is_read"), [("payments", True), ("secrets", False)])
+def test_a_repository_is_followed_where_the_settings_of_a_code_host_name_it(
+    deploys: Deploys, name: str, is_read: bool
+) -> None:
+    address = f"https://github.com/shop/{name}"
+    lead = Lead(kind="repository", subject=address, because="web names it", links=(address,))
+    host = Repositories("github", ("changes",), follows=("service", "repository"))
+    now = time.monotonic()
+    chosen = next_round(Rounds(), [lead], [deploys, host], ALERT, SCOPE, now).round
+    assert (chosen.connectors if chosen else ()) == (("github",) if is_read else ())
 
 
 def test_a_round_about_a_node_alone_asks_no_source_of_services(deploys: Deploys) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from faultline.analysis.kinds.signals import AlertQuery
 from faultline.analysis.vocabulary import Alert
 from faultline.bot.policy.admission import Policy
 from faultline.bot.policy.relation import Relation, keys_of, relate, sought_keys
@@ -105,6 +107,11 @@ def related(one: Alert, other: Alert) -> Relation | None:
             alert("search", "Error budget burns too fast", labels={"cluster": "eu-1"}, minutes=1),
             "the same words in eu-1, 60 s apart",
         ),
+        (
+            alert("billing", "Error budget burns too fast", labels={"namespace": "shop"}),
+            alert("search", "Error budget burns too fast", labels={"namespace": "shop"}, minutes=1),
+            "the same words in shop, 60 s apart",
+        ),
     ],
 )
 def test_alerts_with_a_fact_in_common_belong_together(
@@ -138,6 +145,10 @@ def test_alerts_with_a_fact_in_common_belong_together(
             alert("cart", "errors", labels={"node": "n1"}),
         ),
         (
+            alert("billing", "Error budget burns too fast", labels={"namespace": "shop"}),
+            alert("search", "p95 latency is above 2 s", labels={"namespace": "shop"}),
+        ),
+        (
             alert("x", "Budget burns", labels={"env": "prod"}),
             alert("y", "Budget burns", labels={"env": "prod"}),
         ),
@@ -147,6 +158,56 @@ def test_alerts_with_a_fact_in_common_belong_together(
 )
 def test_alerts_without_one_do_not(one: Alert, other: Alert) -> None:
     assert related(one, other) is None
+
+
+def in_namespace(service: str, namespace: str) -> Alert:
+    return alert(service, labels={"namespace": namespace})
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "belong_together"),
+    [
+        (in_namespace("payments", "shop"), in_namespace("payments", "shop"), True),
+        (in_namespace("payments", "shop"), in_namespace("payments", "shop-2"), False),
+        (in_namespace("payments", "shop"), alert("payments"), True),
+        (in_namespace("checkout", "shop"), in_namespace("payments", "billing"), True),
+        (in_namespace("checkout", "shop-prod"), in_namespace("payments", "shop-staging"), False),
+        (in_namespace("checkout", "shop"), in_namespace("payments", "staging"), False),
+        (in_namespace("checkout", "prod"), in_namespace("payments", "billing"), True),
+    ],
+)
+def test_namesakes_in_two_namespaces_and_environments_of_one_cluster_stay_apart(
+    one: Alert, other: Alert, belong_together: bool
+) -> None:
+    assert (related(one, other) is not None) == belong_together
+
+
+def test_a_place_that_only_the_rule_names_counts() -> None:
+    def ruled(env: str) -> Alert:
+        query = AlertQuery(language="promql", text=f'sum by (job) (errors{{env="{env}"}}) > 1')
+        return alert("payments").model_copy(update={"query": query})
+
+    assert related(ruled("prod"), ruled("prod")) is not None
+    assert related(ruled("prod"), ruled("staging")) is None
+
+
+def test_what_an_answer_blames_ties_alerts_whose_calls_are_not_known() -> None:
+    def reason(blamed: str | None, other: str, other_blames: str | None = None) -> str | None:
+        answered = replace(POLICY.traits(alert("search")), blamed=blamed)
+        later = replace(POLICY.traits(alert(other)), blamed=other_blames)
+        found = relate(answered, later, POLICY.topology, WINDOW)
+        assert found == relate(later, answered, POLICY.topology, WINDOW)
+        if found is not None:
+            assert set(keys_of(answered, POLICY.topology)) & set(
+                sought_keys(later, POLICY.topology)
+            )
+        return found.why.partition(",")[0] if found else None
+
+    assert reason("cart", "cart") == "an answer names cart as the cause of both"
+    assert reason("cart", "billing", "cart") == "an answer names cart as the cause of both"
+    assert reason("payments", "checkout") == "checkout calls payments"
+    assert reason(None, "cart") is None
+    assert reason("payments", "cart") is None
 
 
 def test_callers_of_one_service_that_read_alike_belong_together_within_half_the_window() -> None:

@@ -27,6 +27,7 @@ from faultline.bot.answer.targets.tickets.target import TicketOffer, ticket_offe
 from faultline.bot.answer.writer.plain_text import quotable
 from faultline.bot.policy.people import person
 from faultline.bot.policy.reply_targets import declared_targets
+from faultline.bot.policy.values import ENDED
 from faultline.bot.settings import Settings
 from faultline.bot.store.listing import Labels
 from faultline.bot.store.store import Store, StoredInvestigation
@@ -141,11 +142,7 @@ def answer_extras(key: str, store: Store, settings: Settings) -> CardExtras:
     """Of the message under a key; none where no investigation has ended. Blocks."""
     investigation = store.get(key.partition(":")[0])
     # A digest is about several investigations, so it has no buttons.
-    if (
-        investigation is None
-        or key.endswith("-digest")
-        or investigation.status not in ("done", "failed")
-    ):
+    if investigation is None or key.endswith("-digest") or investigation.status not in ENDED:
         return CardExtras()
     mute = Mutes(store.engine).muted(investigation.alert.fingerprint, datetime.now(UTC))
     tickets = issue_offers(investigation, store, settings)

@@ -24,10 +24,11 @@ from faultline.bot.runtime.threads import in_store
 from faultline.bot.settings.reply_targets import AnswerWebhookSettings, signing_key
 from faultline.bot.store.store import StoredInvestigation
 
-STARTED, ANSWERED, FAILED = (
+STARTED, ANSWERED, FAILED, JOINED = (
     "investigation.started",
     "investigation.answered",
     "investigation.failed",
+    "investigation.joined",
 )
 DIGEST = 16
 
@@ -53,7 +54,10 @@ class WebhookDeliveries(VendorMessage):
         investigation, answer = outcome.investigation, outcome.answer
         text = answer_text(outcome, self._page(investigation))
         answer_json = json_of(answer.view(investigation.alert)) if answer else None
-        await self._deliver(investigation, ANSWERED if answer else FAILED, text, answer_json)
+        event = ANSWERED if answer else FAILED
+        if investigation.status == "joined":
+            event = JOINED
+        await self._deliver(investigation, event, text, answer_json)
 
     async def find(self, address: str, key: str, since: datetime) -> str | None:
         """Nothing can be looked for: the receiver drops what it knows."""

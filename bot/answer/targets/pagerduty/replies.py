@@ -85,6 +85,9 @@ class PagerDutyReplies:
         into another that other gets the note.
         """
         investigation, wish = outcome.investigation, self._wish(outcome.investigation)
+        if investigation.status == "joined":
+            # The other investigation points to its answer from the incident of each alert.
+            return
         if wish is not None:
             # An incident has one note: a further answer amends that of the first.
             reply_to = replace(investigation.reply_to, pagerduty_incident=wish.about)

@@ -159,6 +159,15 @@ def slack_alert_failed_message(
     return _message(_lines(lines, "warning"), rest, plain)
 
 
+def joined_message(investigation: StoredInvestigation, page_url: str) -> SlackMessage:
+    """Another investigation has its alert, and answers."""
+    lines = [
+        Line("Joined", _title(investigation.alert)),
+        Line("Why", sentence(investigation.headline or "Part of another incident", 400)),
+    ]
+    return _message(_lines(lines, "link"), [context(_footer(investigation), page_url)])
+
+
 def _opening(investigation: StoredInvestigation) -> Block:
     alert = investigation.alert
     lines = [Line("Investigating", _title(alert))]

@@ -25,6 +25,7 @@ from faultline.bot.answer.targets.slack.message import (
     digest_message,
     final_message,
     first_message,
+    joined_message,
     slack_alert_failed_message,
 )
 from faultline.bot.answer.targets.slack.posts import (
@@ -289,6 +290,8 @@ class SlackReplies:
         status: AnswerStatus,
     ) -> SlackMessage:
         url = self.page_url(investigation)
+        if investigation.status == "joined":
+            return joined_message(investigation, url)
         if answer is None:
             reason = (investigation.headline or "").removeprefix("The investigation failed: ")
             return slack_alert_failed_message(investigation, reason, url, status=status)

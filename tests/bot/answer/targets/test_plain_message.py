@@ -8,6 +8,7 @@ import pytest
 
 from faultline.analysis.vocabulary import Evidence, ModelUse
 from faultline.bot.answer.lines import GAPS as GAPS_SHOWN
+from faultline.bot.answer.outcome import Outcome
 from faultline.bot.answer.targets.plain_message import (
     FINE_LINES,
     GAPS,
@@ -15,6 +16,7 @@ from faultline.bot.answer.targets.plain_message import (
     MAX_DIGEST_LINES,
     RELATED,
     TextParts,
+    answer_text,
     answer_text_lines,
     digest_text,
     failure_line,
@@ -72,6 +74,16 @@ def test_a_digest_counts_what_it_does_not_list(count: int, opening: str, last: s
 def test_a_failure_says_why() -> None:
     assert failure_line("no source answered.") == "Investigation failed: no source answered"
     assert failure_line("") == "Investigation failed: the reason is not known"
+
+
+def test_what_became_a_part_of_another_incident_says_of_which() -> None:
+    joined = an_investigation(
+        status="joined", headline="Part of the incident “web fails”: web calls api, 40 s apart"
+    )
+    assert answer_text(Outcome(joined, None), PAGE).split("\n") == [
+        "Part of the incident “web fails”: web calls api, 40 s apart",
+        f"Details: {PAGE}",
+    ]
 
 
 def answer(*, related: int = 0, gaps: int = 0, evidence: tuple[Evidence, ...] = ()) -> list[str]:

@@ -21,6 +21,7 @@ from faultline.bot.answer.targets.slack.message import (
     SlackMessage,
     final_message,
     first_message,
+    joined_message,
     slack_alert_failed_message,
 )
 from faultline.bot.answer.targets.tickets.target import TicketOffer
@@ -222,6 +223,16 @@ def test_a_failed_investigation_says_why_and_what_to_do() -> None:
     message = slack_alert_failed_message(an_investigation(), "the case store is full", PAGE)
     assert "the case store is full" in shown(message)
     assert "by hand" in shown(message)
+
+
+def test_what_became_a_part_of_another_incident_names_it_and_no_cause() -> None:
+    joined = an_investigation(
+        status="joined", headline="Part of the incident “web fails”: web calls api, 40 s apart"
+    )
+    text = shown(joined_message(joined, PAGE))
+    assert "Part of the incident “web fails”: web calls api" in text
+    assert "Joined" in text
+    assert "failed" not in text
 
 
 def test_hostile_text_neither_mentions_nor_links_nor_adds_lines() -> None:
