@@ -144,6 +144,13 @@ def how_it_ended(text: str) -> str:
     return match[0] if match else ""
 
 
+def what_blocks(text: str) -> str:
+    """The init container that a pod waits for, with what it wrote last."""
+    what, _, line = text.partition("; its last line says ")
+    quoted = line.strip('"')
+    return f"{what} (“{plain(masked(quoted), _LINE_SHOWN)}”)" if quoted else what
+
+
 def probe_answer(text: str) -> str:
     """What a probe got: "HTTP 404", "connection refused"; empty where the words don't say."""
     match = _NO_PROBE_ANSWER.search(text)
@@ -172,6 +179,7 @@ READERS: Mapping[str, Callable[[str], str]] = {
     "image_unavailable": image_and_reason,
     "quota_exceeded": quota_used,
     "crash_loop": how_it_ended,
+    "start_blocked": what_blocks,
     "readiness_failing": probe_answer,
     "liveness_failing": probe_answer,
     "unschedulable": no_room,

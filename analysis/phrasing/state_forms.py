@@ -110,6 +110,14 @@ def is_down(finding: Finding) -> bool:
     return state is not None and state.fact == "replicas_missing" and state.value == "0"
 
 
+def took_down(finding: Finding, *, as_pronoun: bool) -> Phrase:
+    """What somebody did who left a service without instances: "took it down (0 of 2 instances)"."""
+    state = state_of(finding)
+    who = Voice(finding.subject, as_pronoun=as_pronoun).who
+    running = f" (0 of {state.expected} instances)" if state and state.expected else ""
+    return say("took {who} down{running}", who=who, running=Part(running, "words", finding.id))
+
+
 def _in_short(finding: Finding, voice: Voice) -> Phrase | None:
     state = state_of(finding)
     if state is None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -95,13 +95,14 @@ class FactGroup:
 def fact_groups(case: Case) -> list[FactGroup]:
     """The facts that hold before the incident ends, by fact and subject, in a fixed order."""
     facts = []
+    claimants = {*case.topology["callee"], *case.states["service"].drop_nulls()}
     for row in case.states.head(MAX_FACTS).iter_rows(named=True):
         fact = _read(row)
         # A fact that begins after the incident cannot have raised its alert.
         if fact is not None and not (
             fact.since is not None and fact.since > case.scope.incident.end
         ):
-            facts.append(fact)
+            facts.append(_with_claimant(fact, claimants))
     services = _services_by_object(facts)
     grouped: dict[tuple[str, str], list[StateFact]] = defaultdict(list)
     for fact in facts:
@@ -141,6 +142,18 @@ def _read(row: Mapping[str, Any]) -> StateFact | None:
         query=row["query"] or "",
         restored_by=row["restored_by"] or "",
     )
+
+
+def _with_claimant(fact: StateFact, services: Collection[str]) -> StateFact:
+    """The fact with its service, where it is about a claim of a StatefulSet's: an exporter knows
+    the claim alone, which Kubernetes calls `<volume>-<StatefulSet>-<number>`."""
+    if fact.service or fact.kind != "PersistentVolumeClaim":
+        return fact
+    whose = fact.name.rpartition("-")[0]
+    owners = [name for name in services if whose.endswith(f"-{name.lower()}")]
+    if not fact.name.rpartition("-")[2].isdigit() or not owners:
+        return fact
+    return replace(fact, service=max(owners, key=lambda name: (len(name), name)))
 
 
 def _services_by_object(facts: Iterable[StateFact]) -> Mapping[str, set[str]]:

@@ -31,7 +31,7 @@ from faultline.analysis.states.facts import (
     unwell_instances,
 )
 from faultline.analysis.vocabulary import Finding
-from faultline.analysis.wording.phrases import counted, plain
+from faultline.analysis.wording.phrases import counted, plain, plain_ends
 
 FRESH = timedelta(hours=1)
 """Before the incident: a setting does its harm with the next restart, and Kubernetes keeps events
@@ -298,7 +298,7 @@ def _finding(case: Case, weighed: WeighedGroup, unwell: dict[str, str]) -> Findi
             objects=group.objects[:MAX_LISTED],
             services=tuple(sorted(group.services))[:MAX_LISTED],
             places=tuple(sorted(group.places))[:MAX_LISTED],
-            value=plain(_fullest(group).value, MAX_QUOTE).rstrip("."),
+            value=plain_ends(_fullest(group).value, MAX_QUOTE).rstrip("."),
             expected=plain(_fullest(group).expected, MAX_QUOTE).rstrip("."),
             explained_by=weighed.explained_by,
             called_as=group.called_as[:MAX_LISTED],
@@ -317,7 +317,7 @@ def fact_sentence(group: FactGroup) -> str:
         template = fault.says_less
     text = template.format(
         object=plain(first.object),
-        value=plain(first.value, MAX_QUOTE).rstrip("."),
+        value=plain_ends(first.value, MAX_QUOTE).rstrip("."),
         expected=plain(first.expected, MAX_QUOTE).rstrip("."),
     )
     other_count = len(group.objects) - 1

@@ -353,6 +353,8 @@ def _mechanism(cited: list[Finding], cause: Cause, effect: Finding | None) -> Fi
     about = [
         finding for finding in cited if finding.subject == cause.subject and _may_explain(finding)
     ]
+    if effect is not None and is_down(effect):
+        about = [finding for finding in about if not _follows_from_down(finding)]
     if not about:
         return None
     first = about[0]
@@ -451,6 +453,15 @@ def _may_explain(finding: Finding) -> bool:
     if state is not None and state.is_history:
         return False
     return not (is_down(finding) or is_small_rise(finding) or is_out_of_step(finding))
+
+
+def _follows_from_down(finding: Finding) -> bool:
+    """Whether it says no more than that no instance runs: then requests fail, and nothing is
+    ready."""
+    if is_mere_symptom(finding):
+        return True
+    state = StateFactDetails.of(finding)
+    return state is not None and state.fact in ("no_ready_endpoints", "rollout_stuck")
 
 
 def _tells(finding: Finding) -> tuple[bool, bool, float]:

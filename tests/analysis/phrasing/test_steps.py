@@ -220,7 +220,8 @@ def test_a_node_is_said_to_be_one_unless_its_name_says_so(subject: str, short: s
     [
         ("MemoryPressure: KubeletHasInsufficientMemory: kubelet has insufficient memory",
          "node-2 is short of memory", "See which pods use the memory of node-2"),
-        ("the condition DiskPressure", "node-2 is short of disk space", "Free disk space on node-2"),
+        ("the condition DiskPressure", "node-2 is short of disk space",
+         "Free disk space on node-2"),
         ("a clock that is 87.5 s off", "node-2 has a clock that is 87.5 s off",
          "Repair the time synchronisation of node-2"),
         ("99.8 % of its connection tracking table in use",
