@@ -16,6 +16,11 @@ from faultline.analysis.case.addresses import AddressBook
 _NAME = r"[A-Za-z][A-Za-z0-9]*(?:[._-][A-Za-z0-9]+)*"
 _URL = re.compile(rf"\b[a-z][a-z0-9+]{{1,15}}://(?:[^\s/@]*@)?({_NAME})", re.IGNORECASE)
 _ADDRESS = re.compile(rf"(?<![\w./:-])({_NAME}):\d{{2,5}}\b")
+_SERVER = re.compile(
+    rf"\b(?:server (?:at|on)|(?:translate|resolve) host name|host) [\"']({_NAME})[\"']"
+)
+"""As libpq and MySQL's clients name the server: `connection to server at "db" (10.0.0.7), port 5432
+failed`, `Can't connect to MySQL server on 'db'`, `could not translate host name "db"`."""
 _CALL_TO = re.compile(
     r"\b(?:call(?:s|ing)?|request(?:s|ing)?|connect(?:ion|ions|ing)?|talk(?:ing)?|send(?:ing)?"
     r"|post(?:ing)?|dial(?:ing)?|reach(?:ing)?|publish(?:ing)?|resolv(?:e|ing)|lookup|upstream"
@@ -55,7 +60,7 @@ def named_peers(text: str) -> tuple[str, ...]:
     A bare word is one only where it stands both as what was called and as what failed: most are
     plain English.
     """
-    matches = [m for pattern in (_URL, _ADDRESS) for m in pattern.findall(text)]
+    matches = [m for pattern in (_URL, _ADDRESS, _SERVER) for m in pattern.findall(text)]
     requested_matches = set(_CALL_TO.findall(text))
     failed = set(_FAILED_THEN.findall(text))
     for name in requested_matches | failed:
@@ -95,7 +100,7 @@ def addressed_calls(logs: pl.DataFrame, book: AddressBook) -> dict[tuple[str, st
     for seconds, writer, text in rows.iter_rows():
         # Lines repeat, so look for addresses once for each text.
         if text not in callees:
-            hosts = (host for pattern in (_URL, _ADDRESS) for host in pattern.findall(text))
+            hosts = (host for pattern in (_URL, _ADDRESS, _SERVER) for host in pattern.findall(text))
             named = {book.service_at(host) for host in hosts if not _FILE.search(host.lower())}
             # `status:500` looks like an address too.
             callees[text] = [
