@@ -146,7 +146,7 @@ def how_it_ended(text: str) -> str:
 
 def what_blocks(text: str) -> str:
     """The init container that a pod waits for, with what it wrote last."""
-    what, _, line = text.partition("; its last line says ")
+    what, _, line = text.removeprefix("its ").partition("; its last line says ")
     quoted = line.strip('"')
     return f"{what} (“{plain(masked(quoted), _LINE_SHOWN)}”)" if quoted else what
 

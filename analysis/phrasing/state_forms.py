@@ -43,7 +43,7 @@ _CLAUSES: Mapping[str, str] = {
     "probe_misconfigured": "{{whose}} probe asks {detail}, which it does not serve",
     "liveness_failing": "{{who}} is restarted because its liveness probe fails ({detail})",
     "readiness_failing": "{{who}} fails its readiness probe ({detail})",
-    "start_blocked": "{{who}} does not start: {detail}",
+    "start_blocked": "{{whose}} {detail}",
     "crash_loop": "{{who}} keeps crashing ({detail})",
     "job_failed": "{object} failed",
     "unschedulable": "{{who}} has instances that fit on no node ({detail})",

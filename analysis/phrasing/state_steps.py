@@ -196,6 +196,13 @@ def _node(state: ObjectState, who: str) -> str | None:
     return f"Drain {who} (kubectl drain {who}), then look at its kubelet, network and machine."
 
 
+def _resolver(state: ObjectState, who: str) -> str:
+    return (
+        f"Check the name servers behind {who}: their log, memory and upstream servers (in "
+        "Kubernetes: kubectl get pods -n kube-system -l k8s-app=kube-dns)."
+    )
+
+
 _AGAINST_A_SHORTAGE: Mapping[str, str] = {
     "clock": "Repair the time synchronisation of {who} (chronyc tracking), and keep pods off it "
     "until then.",
@@ -239,6 +246,7 @@ STATE_STEPS: Mapping[str, Callable[[ObjectState, str], str | None]] = {
     "autoscaler_at_maximum": _maximum,
     "autoscaler_blind": _blind,
     "job_failed": _job,
+    "name_resolution_failing": _resolver,
     "node_not_ready": _node,
     "node_under_pressure": _pressure,
 }

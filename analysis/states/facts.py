@@ -16,37 +16,15 @@ from faultline.analysis.kinds.state_faults import (
     OF_NODES,
     OF_PROVIDERS,
     OF_USERS,
+    RESOLVER_FAILING,
     STATE_FAULTS,
 )
+from faultline.analysis.states.resolver_facts import resolver_facts
+from faultline.analysis.states.state_fact import StateFact
 from faultline.analysis.vocabulary import Finding
 
 MAX_FACTS = 5000
 """Rows that are read; a cluster of thousands of unwell pods says the same thing many times."""
-
-
-@dataclass(frozen=True)
-class StateFact:
-    """One row of the table `states`, of a fact that is known."""
-
-    fault: StateFault
-    kind: str
-    name: str
-    namespace: str
-    service: str | None
-    place: str | None
-    field: str
-    value: str
-    expected: str
-    since: datetime | None
-    query: str
-    restored_by: str
-
-    @property
-    def object(self) -> str:
-        """For humans: "Service shop/cart"."""
-        if not self.namespace:
-            return f"{self.kind} {self.name}"
-        return f"{self.kind} {self.namespace}/{self.name}"
 
 
 @dataclass(frozen=True)
@@ -103,6 +81,7 @@ def fact_groups(case: Case) -> list[FactGroup]:
             fact.since is not None and fact.since > case.scope.incident.end
         ):
             facts.append(_with_claimant(fact, claimants))
+    facts += resolver_facts(case, facts)
     services = _services_by_object(facts)
     grouped: dict[tuple[str, str], list[StateFact]] = defaultdict(list)
     for fact in facts:
@@ -167,7 +146,7 @@ def _services_by_object(facts: Iterable[StateFact]) -> Mapping[str, set[str]]:
 def _subject(fact: StateFact, services: Mapping[str, set[str]]) -> str:
     """What the fact accuses: the node, the provider, the user, the namespace, or the service that
     the object belongs to. An object of several services, or of none, is accused itself."""
-    if fact.fault.name in OF_NODES | OF_PROVIDERS | OF_USERS:
+    if fact.fault.name in OF_NODES | OF_PROVIDERS | OF_USERS | {RESOLVER_FAILING}:
         return fact.name
     if fact.fault.name in OF_NAMESPACES:
         return f"namespace/{fact.namespace or fact.name}"

@@ -25,11 +25,11 @@ from faultline.analysis.kinds.state_faults import (
 )
 from faultline.analysis.states.facts import (
     FactGroup,
-    StateFact,
     fact_groups,
     is_history,
     unwell_instances,
 )
+from faultline.analysis.states.state_fact import StateFact
 from faultline.analysis.vocabulary import Finding
 from faultline.analysis.wording.phrases import counted, plain, plain_ends
 
@@ -254,9 +254,9 @@ _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 def state_findings(case: Case) -> list[Finding]:
     """One finding per fact and subject, at most forty, the strongest first."""
-    if not case.states.height:
-        return []
     groups = fact_groups(case)
+    if not groups:
+        return []
     unwell = unwell_instances(groups)
     weighed = weighed_groups(groups, case, unwell)
     weighed.sort(key=lambda state: (-state.strength, state.group.fault.name, state.group.subject))

@@ -186,6 +186,13 @@ def of_kind(kind: str, subject: str = "web", **given: Any) -> Finding:
             "Read its last lines before the crash: kubectl logs --previous -n shop web-7d9c.",
         ),
         (
+            state("start_blocked", "start_state", POD, "?",
+                  value='its init container wait has not ended; its last line says "no db"'),
+            "web's init container wait has not ended (“no db”)",
+            "Give web what it waits for: kubectl describe pod -n shop web-7d9c shows the container "
+            "that waits.",
+        ),
+        (
             # Braces come from users' objects and are no slots.
             state("port_not_served", "route_state", "Service {a}/{b}", "?", value="{x}",
                   expected="{y}"),
