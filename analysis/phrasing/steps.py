@@ -118,6 +118,8 @@ def _of_a_signature(
     """Where a pool runs out, see what holds its connections: calls that fail or wait."""
     if signature.fix is None or _POOL_RESOURCES not in signature.fix:
         call_step = STEPS_OF_CALLED.get(signature.signature)
+        if signature.inherent and signature.fix:
+            return f"On {subject_name(subject)}: {signature.fix[:1].lower()}{signature.fix[1:]}"
         if call_step is None or not signature.names:
             return None
         return call_step.replace("{who}", subject_name(signature.names))

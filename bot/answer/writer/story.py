@@ -361,7 +361,13 @@ def _mechanism(cited: list[Finding], cause: Cause, effect: Finding | None) -> Fi
     strongest = max(filter(_explains, about), key=_tells, default=None)
     repeats_effect = effect is not None and _says_the_same(first, effect)
     if strongest is None:
+        if cause.change and _is_fault(first, CALLERS_FAIL.name):
+            # What the change did to its own service says more than that its callers notice.
+            first = next((finding for finding in about if is_mere_symptom(finding)), first)
         return None if repeats_effect else _load_behind(first, about)
+    failure = next(filter(_is_self_failure, about), None)
+    if failure is not None and is_shift(first) and is_shift(strongest):
+        return failure
     error = _decisive_error(about, strongest, effect)
     if error is not None:
         return error
@@ -422,6 +428,13 @@ def _is_self_error(finding: Finding) -> bool:
     """Whether it is an error that the service logs, and that names no other service."""
     line = LogLineDetails.of(finding)
     return line is not None and line.is_error and not line.names
+
+
+def _is_self_failure(finding: Finding) -> bool:
+    """Whether it is a known failure that the service has by itself, such as a heap that is full:
+    that says why a resource is used more."""
+    signature = SignatureDetails.of(finding)
+    return signature is not None and signature.inherent
 
 
 def _is_load(finding: Finding) -> bool:
