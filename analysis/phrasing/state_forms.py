@@ -39,7 +39,7 @@ _CLAUSES: Mapping[str, str] = {
     "traffic_blocked": "network policy {name} blocks calls from {detail} to {expected}",
     "route_to_nothing": "{object} leads to {detail}, which does not exist",
     "selector_matches_nothing": "{{whose}} Service selects pods with {detail}, and there are none",
-    "certificate_expired": "{{whose}} certificate {name} is not valid: {detail}",
+    "certificate_expired": "{object} is not valid: {detail}",
     "probe_misconfigured": "{{whose}} probe asks {detail}, which it does not serve",
     "liveness_failing": "{{who}} is restarted because its liveness probe fails ({detail})",
     "readiness_failing": "{{who}} fails its readiness probe ({detail})",

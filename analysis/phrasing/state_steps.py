@@ -106,7 +106,9 @@ def _route(state: ObjectState, who: str) -> str | None:
 
 
 def _certificate(state: ObjectState, who: str) -> str | None:
-    if state.kind != "Certificate" or not state.namespace:
+    if not state.namespace:
+        return f"Renew {state.object}, and find out why its issuer did not."
+    if state.kind != "Certificate":
         return None
     return (
         f"Renew {state.whole}, and read why its renewal failed: kubectl describe "

@@ -165,7 +165,7 @@ def of_kind(kind: str, subject: str = "web", **given: Any) -> Finding:
         (
             state("certificate_expired", "route_state", "Certificate shop/tls", "?",
                   value="it ended at 2026-11-21 03:00 UTC"),
-            "web's certificate tls is not valid: it ended at 2026-11-21 03:00 UTC",
+            "Certificate tls is not valid: it ended at 2026-11-21 03:00 UTC",
             "Renew Certificate shop/tls, and read why its renewal failed: kubectl describe "
             "certificate,order,challenge -n shop.",
         ),
