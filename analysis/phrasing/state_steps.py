@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from string import Formatter
 
 from faultline.analysis.phrasing.state_details import (
     image_named,
@@ -15,6 +16,92 @@ from faultline.analysis.phrasing.state_details import (
     quota_used,
 )
 from faultline.analysis.phrasing.state_forms import ObjectState
+
+_LAST_LINES = "Read its last lines before the crash: kubectl logs --previous -n {namespace} {name}."
+_FORMS: Mapping[tuple[str, str], str] = {
+    ("PersistentVolumeClaim", "volume_full"): "Free space on {whole}, or make it larger.",
+    ("LimitRange", "limit_range_refused"): "Change what the refused pods ask for, or the limit "
+    "range of namespace {namespace}: {value}.",
+    ("Service", "port_not_served"): "Set the targetPort of {whole} to a port that its containers "
+    "serve ({expected}).",
+    ("NetworkPolicy", "traffic_blocked"): "Allow calls from {value} to {expected} in {whole} "
+    "again.",
+    ("", "route_to_nothing"): "Correct the backend of {whole}: {value} does not exist.",
+    ("", "certificate_expired"): "Renew {object}, and find out why its issuer did not.",
+    ("Certificate", "certificate_expired"): "Renew {whole}, and read why its renewal failed: "
+    "kubectl describe certificate,order,challenge -n {namespace}.",
+    ("Pod", "start_blocked"): "Give {who} what it waits for: {describe} shows the container that "
+    "waits.",
+    ("Pod", "crash_loop"): _LAST_LINES,
+    ("Pod", "crashed"): _LAST_LINES,
+    ("Pod", "liveness_failing"): "Give {who} more time to start (a startup probe, "
+    "failureThreshold) or to answer (timeoutSeconds): {describe} shows what its probe allows.",
+    ("HorizontalPodAutoscaler", "autoscaler_at_maximum"): "Raise maxReplicas of {whole} ({value}), "
+    "or shed requests to {who}.",
+    ("HorizontalPodAutoscaler", "autoscaler_blind"): "Scale {who} by hand, and mend what serves "
+    "the metrics of its autoscaler: kubectl describe hpa -n {namespace} {name}.",
+    ("Job", "job_failed"): "Read why it failed: kubectl logs -n {namespace} job/{name}.",
+    ("Node", "node_not_ready"): "Drain {who} (kubectl drain {who}), then look at its kubelet, "
+    "network and machine.",
+    ("Resolver", "name_resolution_failing"): "Check the name servers behind {who}: their log, "
+    "memory and upstream servers (in Kubernetes: kubectl get pods -n kube-system -l "
+    "k8s-app=kube-dns).",
+}
+"""By kind of object (empty: any) and fact. A form with a slot that the state leaves empty is not
+used."""
+_AFTER_A_REFUSAL: Mapping[str, str] = {
+    "the registry refuses its credentials": "Renew the pull secret of {who}, or the rights of its "
+    "nodes: the registry refuses them image {image}.",
+    "there is no such image": "Push image {image}, or set {who} to a tag that exists.",
+    "the registry limits how often it pulls": "Log in to the registry, or pull image {image} from "
+    "a mirror: its limit for pulls is reached.",
+    "the registry can't be reached": "Check the way from the nodes of {who} to the registry of "
+    "{image}: its name, NAT, firewalls, endpoints.",
+    "the registry's certificate is not trusted": "Make the nodes of {who} trust the certificate "
+    "of the registry of {image}.",
+}
+_FREE_DISK = (
+    "Free disk space on {who}: images, logs, emptyDir volumes (kubectl describe node {who})."
+)
+_AGAINST_A_SHORTAGE: Mapping[str, str] = {
+    "clock": "Repair the time synchronisation of {who} (chronyc tracking), and keep pods off it "
+    "until then.",
+    "connection tracking": "Raise net.netfilter.nf_conntrack_max on {who}, or find out which of "
+    "its pods opens the connections.",
+    "memory": "See which pods use the memory of {who} (kubectl describe node {who}), and move or "
+    "limit them.",
+    "disk": _FREE_DISK,
+    "the space on": _FREE_DISK,
+}
+
+
+def state_step(state: ObjectState, who: str) -> str | None:
+    """The step; None where the words name nothing that the fault's general step does not."""
+    slots = {
+        "who": who,
+        "object": state.object,
+        "whole": state.whole,
+        "namespace": state.namespace,
+        "name": state.name,
+        "value": state.value,
+        "expected": state.expected,
+        "describe": _described(state),
+    }
+    for kind in (state.kind, ""):
+        form = _FORMS.get((kind, state.fact))
+        if form is None:
+            continue
+        used = [slot for _, slot, _, _ in Formatter().parse(form) if slot]
+        if all(slots[slot] for slot in used):
+            return form.format(**slots)
+    read = _READ.get(state.fact)
+    return read(state, who) if read is not None else None
+
+
+def _described(state: ObjectState) -> str:
+    if not state.namespace:
+        return ""
+    return f"kubectl describe {state.kind.lower()} -n {state.namespace} {state.name}"
 
 
 def _restored(state: ObjectState, who: str) -> str | None:
@@ -31,19 +118,6 @@ def _restored(state: ObjectState, who: str) -> str | None:
     return (
         f"Restore {absent[0]} {absent[1]}{place}, or correct its name in the pod template of {who}."
     )
-
-
-_AFTER_A_REFUSAL: Mapping[str, str] = {
-    "the registry refuses its credentials": "Renew the pull secret of {who}, or the rights of its "
-    "nodes: the registry refuses them image {image}.",
-    "there is no such image": "Push image {image}, or set {who} to a tag that exists.",
-    "the registry limits how often it pulls": "Log in to the registry, or pull image {image} from "
-    "a mirror: its limit for pulls is reached.",
-    "the registry can't be reached": "Check the way from the nodes of {who} to the registry of "
-    "{image}: its name, NAT, firewalls, endpoints.",
-    "the registry's certificate is not trusted": "Make the nodes of {who} trust the certificate "
-    "of the registry of {image}.",
-}
 
 
 def _image(state: ObjectState, who: str) -> str | None:
@@ -63,86 +137,10 @@ def _volume(state: ObjectState, who: str) -> str | None:
     return f"Create {absent[0]} {absent[1]}, or name one that exists in {state.whole}."
 
 
-def _full_volume(state: ObjectState, who: str) -> str | None:
-    if state.kind != "PersistentVolumeClaim":
-        return None
-    return f"Free space on {state.whole}, or make it larger."
-
-
 def _quota(state: ObjectState, who: str) -> str | None:
     if not quota_used(state.value):
         return None
     return f"Raise {state.whole}, or scale down what uses it up."
-
-
-def _limit_range(state: ObjectState, who: str) -> str | None:
-    if not state.value:
-        return None
-    return (
-        f"Change what the refused pods ask for, or the limit range of namespace {state.namespace}: "
-        f"{state.value}."
-    )
-
-
-def _port(state: ObjectState, who: str) -> str | None:
-    if not state.value or not state.expected:
-        return None
-    return (
-        f"Set the targetPort of {state.whole} to a port that its containers serve "
-        f"({state.expected})."
-    )
-
-
-def _policy(state: ObjectState, who: str) -> str | None:
-    if not state.value or not state.expected:
-        return None
-    return f"Allow calls from {state.value} to {state.expected} in {state.whole} again."
-
-
-def _route(state: ObjectState, who: str) -> str | None:
-    if not state.value:
-        return None
-    return f"Correct the backend of {state.whole}: {state.value} does not exist."
-
-
-def _certificate(state: ObjectState, who: str) -> str | None:
-    if not state.namespace:
-        return f"Renew {state.object}, and find out why its issuer did not."
-    if state.kind != "Certificate":
-        return None
-    return (
-        f"Renew {state.whole}, and read why its renewal failed: kubectl describe "
-        f"certificate,order,challenge -n {state.namespace}."
-    )
-
-
-def crash_step(state: ObjectState, who: str) -> str | None:
-    """Where a crashed container's last lines are read."""
-    if state.kind != "Pod" or not state.namespace:
-        return None
-    return (
-        "Read its last lines before the crash: kubectl logs --previous -n "
-        f"{state.namespace} {state.name}."
-    )
-
-
-def _described(state: ObjectState) -> str:
-    return f"kubectl describe {state.kind.lower()} -n {state.namespace} {state.name}"
-
-
-def _start(state: ObjectState, who: str) -> str | None:
-    if state.kind != "Pod" or not state.namespace:
-        return None
-    return f"Give {who} what it waits for: {_described(state)} shows the container that waits."
-
-
-def _liveness(state: ObjectState, who: str) -> str | None:
-    if not probe_answer(state.value) or not state.namespace:
-        return None
-    return (
-        f"Give {who} more time to start (a startup probe, failureThreshold) or to answer "
-        f"(timeoutSeconds): {_described(state)} shows what its probe allows."
-    )
 
 
 def _readiness(state: ObjectState, who: str) -> str | None:
@@ -171,54 +169,6 @@ def _room(state: ObjectState, who: str) -> str | None:
     return None
 
 
-def _maximum(state: ObjectState, who: str) -> str | None:
-    if not state.value or state.kind != "HorizontalPodAutoscaler":
-        return None
-    return f"Raise maxReplicas of {state.whole} ({state.value}), or shed requests to {who}."
-
-
-def _blind(state: ObjectState, who: str) -> str | None:
-    if state.kind != "HorizontalPodAutoscaler" or not state.namespace:
-        return None
-    return (
-        f"Scale {who} by hand, and mend what serves the metrics of its autoscaler: "
-        f"kubectl describe hpa -n {state.namespace} {state.name}."
-    )
-
-
-def _job(state: ObjectState, who: str) -> str | None:
-    if state.kind != "Job" or not state.namespace:
-        return None
-    return f"Read why it failed: kubectl logs -n {state.namespace} job/{state.name}."
-
-
-def _node(state: ObjectState, who: str) -> str | None:
-    if state.kind != "Node":
-        return None
-    return f"Drain {who} (kubectl drain {who}), then look at its kubelet, network and machine."
-
-
-def _resolver(state: ObjectState, who: str) -> str:
-    return (
-        f"Check the name servers behind {who}: their log, memory and upstream servers (in "
-        "Kubernetes: kubectl get pods -n kube-system -l k8s-app=kube-dns)."
-    )
-
-
-_AGAINST_A_SHORTAGE: Mapping[str, str] = {
-    "clock": "Repair the time synchronisation of {who} (chronyc tracking), and keep pods off it "
-    "until then.",
-    "connection tracking": "Raise net.netfilter.nf_conntrack_max on {who}, or find out which of "
-    "its pods opens so many connections.",
-    "memory": "See which pods use the memory of {who} (kubectl describe node {who}), and move or "
-    "limit them.",
-    "disk": "Free disk space on {who}: images, logs, emptyDir volumes (kubectl describe node "
-    "{who}).",
-    "the space on": "Free disk space on {who}: images, logs, emptyDir volumes (kubectl describe "
-    "node {who}).",
-}
-
-
 def _pressure(state: ObjectState, who: str) -> str | None:
     shortage = node_shortage(state.value)
     for word, step in _AGAINST_A_SHORTAGE.items():
@@ -227,30 +177,14 @@ def _pressure(state: ObjectState, who: str) -> str | None:
     return None
 
 
-STATE_STEPS: Mapping[str, Callable[[ObjectState, str], str | None]] = {
+_READ: Mapping[str, Callable[[ObjectState, str], str | None]] = {
     "reference_missing": _restored,
     "image_unavailable": _image,
     "volume_unavailable": _volume,
-    "volume_full": _full_volume,
     "quota_exceeded": _quota,
-    "limit_range_refused": _limit_range,
-    "port_not_served": _port,
-    "traffic_blocked": _policy,
-    "route_to_nothing": _route,
-    "certificate_expired": _certificate,
-    "start_blocked": _start,
-    "crash_loop": crash_step,
-    "crashed": crash_step,
-    "liveness_failing": _liveness,
     "readiness_failing": _readiness,
     "unschedulable": _room,
     "placement_impossible": _room,
-    "autoscaler_at_maximum": _maximum,
-    "autoscaler_blind": _blind,
-    "job_failed": _job,
-    "name_resolution_failing": _resolver,
-    "node_not_ready": _node,
     "node_under_pressure": _pressure,
 }
-"""By fact: the step, or None where the words name nothing that the fault's general step does
-not."""
+"""By fact: steps that depend on what the connector's words name."""

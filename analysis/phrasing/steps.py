@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from faultline.analysis.analyzers import fault_of
 from faultline.analysis.kinds.fault_kinds import (
@@ -33,7 +34,7 @@ from faultline.analysis.kinds.finding_details import (
 from faultline.analysis.kinds.signals import SignalClass, is_headroom
 from faultline.analysis.phrasing.log_forms import STEPS_OF_CALLED, message_of
 from faultline.analysis.phrasing.state_forms import state_of
-from faultline.analysis.phrasing.state_steps import STATE_STEPS, crash_step
+from faultline.analysis.phrasing.state_steps import state_step
 from faultline.analysis.phrasing.statement import QUOTED, clock, listed, name, possessive
 from faultline.analysis.secrets.redaction import masked
 from faultline.analysis.vocabulary import Finding
@@ -71,8 +72,7 @@ def step_about(finding: Finding, about: Sequence[Finding] = ()) -> str | None:
     who = subject_name(finding.subject)
     # An object's own state says what is wrong, so it goes before the kind of fault.
     if state is not None:
-        step = STATE_STEPS.get(state.fact)
-        return step(state, who) if step is not None else None
+        return state_step(state, who)
     if PlaceDetails.of(finding) is not None:
         return _of_a_place(finding, who)
     signature = SignatureDetails.of(finding)
@@ -263,7 +263,7 @@ def _of_restarts(finding: Finding, who: str, about: Sequence[Finding]) -> str | 
     # With the pod's name the command can be copied as it stands.
     pod = next((pod for pod in pods if pod is not None and pod.kind == "Pod"), None)
     if pod is not None:
-        return crash_step(pod, who)
+        return state_step(replace(pod, fact="crashed"), who)
     return (
         f"Read with what exit code the instances of {who} ended {since} (137 is out of memory or a "
         "failed probe), and their last log lines."

@@ -351,10 +351,10 @@ def _mechanism(cited: list[Finding], cause: Cause, effect: Finding | None) -> Fi
     """The leading finding about the culprit, unless that is the effect: then its strongest that
     says more than a symptom."""
     about = [
-        finding for finding in cited if finding.subject == cause.subject and _may_explain(finding)
+        finding
+        for finding in cited
+        if finding.subject == cause.subject and _may_explain(finding, effect)
     ]
-    if effect is not None and is_down(effect):
-        about = [finding for finding in about if not _follows_from_down(finding)]
     if not about:
         return None
     first = about[0]
@@ -365,9 +365,6 @@ def _mechanism(cited: list[Finding], cause: Cause, effect: Finding | None) -> Fi
             # What the change did to its own service says more than that its callers notice.
             first = next((finding for finding in about if is_mere_symptom(finding)), first)
         return None if repeats_effect else _load_behind(first, about)
-    failure = next(filter(_is_self_failure, about), None)
-    if failure is not None and is_shift(first) and is_shift(strongest):
-        return failure
     error = _decisive_error(about, strongest, effect)
     if error is not None:
         return error
@@ -380,6 +377,13 @@ def _decisive_error(
     about: Sequence[Finding], strongest: Finding, effect: Finding | None
 ) -> Finding | None:
     """The error that the culprit logs, where its strongest finding says less than that."""
+    for finding in about:
+        # What the service has by itself, such as a full heap, says why a resource is used more.
+        signature = SignatureDetails.of(finding)
+        if signature is None or not signature.inherent:
+            continue
+        if is_shift(about[0]) and is_shift(strongest):
+            return finding
     error = next(filter(_is_self_error, about), None)
     if error is None:
         return None
@@ -430,13 +434,6 @@ def _is_self_error(finding: Finding) -> bool:
     return line is not None and line.is_error and not line.names
 
 
-def _is_self_failure(finding: Finding) -> bool:
-    """Whether it is a known failure that the service has by itself, such as a heap that is full:
-    that says why a resource is used more."""
-    signature = SignatureDetails.of(finding)
-    return signature is not None and signature.inherent
-
-
 def _is_load(finding: Finding) -> bool:
     """Whether a busy service shows the same: more of a resource in use, which is not used up."""
     fault = fault_of(finding)
@@ -458,23 +455,19 @@ def _load_behind(mechanism: Finding | None, about: Sequence[Finding]) -> Finding
     return mechanism
 
 
-def _may_explain(finding: Finding) -> bool:
-    """Whether it is no change, nothing from memory, and no move that means little."""
+def _may_explain(finding: Finding, effect: Finding | None) -> bool:
+    """Whether it is no change, nothing from memory, no move that means little, and more than that
+    no instance runs, where that is the effect: then requests fail, and nothing is ready."""
     if finding.kind in (NEAR, CHANGE_RULED_OUT.name) or finding_kind(finding.kind).is_memory:
         return False
     state = StateFactDetails.of(finding)
     if state is not None and state.is_history:
         return False
+    if effect is not None and is_down(effect):
+        is_not_ready = state is not None and state.fact in ("no_ready_endpoints", "rollout_stuck")
+        if is_not_ready or is_mere_symptom(finding):
+            return False
     return not (is_down(finding) or is_small_rise(finding) or is_out_of_step(finding))
-
-
-def _follows_from_down(finding: Finding) -> bool:
-    """Whether it says no more than that no instance runs: then requests fail, and nothing is
-    ready."""
-    if is_mere_symptom(finding):
-        return True
-    state = StateFactDetails.of(finding)
-    return state is not None and state.fact in ("no_ready_endpoints", "rollout_stuck")
 
 
 def _tells(finding: Finding) -> tuple[bool, bool, float]:

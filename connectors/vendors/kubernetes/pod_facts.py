@@ -219,7 +219,7 @@ def _crashing_since(pod: Pod, container: ContainerStatus, ended: Terminated) -> 
     unready = _condition(pod, "Ready")
     began = moment(unready.last_transition_time) if unready else None
     if began is not None and began < at:
-        # A pod may have been unready for another reason long before: so many ends take no longer.
+        # A pod may have been unready for another reason long before: that many ends take no longer.
         ran = at - (moment(ended.started_at) or at)
         return max(began, at - container.restart_count * (BACK_OFF + ran))
     since = at - max(0, container.restart_count - QUICK_RESTARTS) * BACK_OFF

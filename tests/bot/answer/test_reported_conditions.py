@@ -1,5 +1,5 @@
-"""Conditions of clusters that people reported in public, collected by the connectors from a loopback
-API and a Prometheus: what an on-call engineer reads first, and is told to do."""
+"""Conditions of clusters that people reported in public, as the connectors collect them from a
+loopback API and a Prometheus: the first sentence and step that an on-call engineer reads."""
 
 from __future__ import annotations
 
