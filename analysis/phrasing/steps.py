@@ -119,7 +119,10 @@ def _of_a_signature(
     if signature.fix is None or _POOL_RESOURCES not in signature.fix:
         call_step = STEPS_OF_CALLED.get(signature.signature)
         if signature.inherent and signature.fix:
-            return f"On {subject_name(subject)}: {signature.fix[:1].lower()}{signature.fix[1:]}"
+            # What a host runs out of is raised there, whichever service notices.
+            is_on_host = signature.accuses == "host" and len(signature.hosts) == 1
+            place = subject_name(signature.hosts[0] if is_on_host else subject)
+            return f"On {place}: {signature.fix[:1].lower()}{signature.fix[1:]}"
         if call_step is None or not signature.names:
             return None
         return call_step.replace("{who}", subject_name(signature.names))

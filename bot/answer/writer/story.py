@@ -363,7 +363,8 @@ def _mechanism(cited: list[Finding], cause: Cause, effect: Finding | None) -> Fi
     if strongest is None:
         if cause.change and _is_fault(first, CALLERS_FAIL.name):
             # What the change did to its own service says more than that its callers notice.
-            first = next((finding for finding in about if is_mere_symptom(finding)), first)
+            symptoms = [finding for finding in about if is_mere_symptom(finding)]
+            first = max(symptoms, key=lambda finding: finding.strength, default=first)
         return None if repeats_effect else _load_behind(first, about)
     error = _decisive_error(about, strongest, effect)
     if error is not None:

@@ -313,6 +313,21 @@ def test_a_caller_s_known_failure_is_said_of_the_service_that_its_line_names() -
     )
 
 
+@pytest.mark.parametrize(
+    ("accuses", "hosts", "place"),
+    [("service", ("node-1",), "pay"), ("host", ("node-1",), "node-1"), ("host", (), "pay")],
+)
+def test_what_a_service_has_by_itself_is_mended_there_or_on_its_host(
+    accuses: str, hosts: tuple[str, ...], place: str
+) -> None:
+    details = {"signature": "connection_tracking_full", "meaning": "a table is full", "lines": 7,
+               "own": True, "fix": "Raise its limit.", "accuses": accuses,
+               "hosts": hosts}  # fmt: skip
+    found = of_kind("failure_signature", "pay", details=details, numbers={"lines": 7.0})
+    assert str(statement(found).short()) == "pay logs that a table is full"
+    assert step_about(found) == f"On {place}: raise its limit."
+
+
 def test_a_run_that_ended_trains_nothing() -> None:
     ended = of_kind("run_ended", "llm", details={"state": "crashed", "run": "r1"})
     assert str(statement(ended).short()) == "llm's run r1 crashed"
