@@ -115,6 +115,8 @@ def _restored(state: ObjectState, who: str) -> str | None:
     absent = missing_object(state.value)
     if absent is None:
         return None
+    if state.fact == "volume_unavailable":
+        return f"Create {absent[0]} {absent[1]}, or name one that exists in {state.whole}."
     return (
         f"Restore {absent[0]} {absent[1]}{place}, or correct its name in the pod template of {who}."
     )
@@ -128,13 +130,6 @@ def _image(state: ObjectState, who: str) -> str | None:
     if step is None:
         return f"Check that image {image} exists, and that {who} may pull it."
     return step.format(who=who, image=image)
-
-
-def _volume(state: ObjectState, who: str) -> str | None:
-    absent = missing_object(state.value)
-    if absent is None:
-        return None
-    return f"Create {absent[0]} {absent[1]}, or name one that exists in {state.whole}."
 
 
 def _quota(state: ObjectState, who: str) -> str | None:
@@ -180,7 +175,7 @@ def _pressure(state: ObjectState, who: str) -> str | None:
 _READ: Mapping[str, Callable[[ObjectState, str], str | None]] = {
     "reference_missing": _restored,
     "image_unavailable": _image,
-    "volume_unavailable": _volume,
+    "volume_unavailable": _restored,
     "quota_exceeded": _quota,
     "readiness_failing": _readiness,
     "unschedulable": _room,

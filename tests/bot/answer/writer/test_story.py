@@ -196,6 +196,7 @@ def test_a_full_heap_says_more_than_that_garbage_collection_takes_longer() -> No
 
 def test_a_change_is_told_by_what_it_did_to_its_service_and_not_by_its_callers() -> None:
     slow = shift("F2", "pay", "latency_p50_ms", "latency", 35, 3100)
+    few_fail = found("F6", "pay", **{**FAILS, "numbers": {"baseline": 0.0, "incident": 0.02}})
     calls = found(
         "F3", "pay", kind="calls_into", numbers={"lines": 9.0}, strength=0.9,
         details={"callers": ["web"], "lines": 9, "bad": True},
@@ -205,7 +206,9 @@ def test_a_change_is_told_by_what_it_did_to_its_service_and_not_by_its_callers()
         details={"change": "pay-66b7", "change_kind": "deploy", "before": "3.9", "after": "4.0",
                  "title": "Rollout of pay: image pay:3.9 -> pay:4.0"},
     )  # fmt: skip
-    told = diagnosis([("pay", ["F3", "F4", "F2"])], WEB, slow, calls, deploy, confidence=0.95)
+    told = diagnosis(
+        [("pay", ["F3", "F4", "F6", "F2"])], WEB, few_fail, slow, calls, deploy, confidence=0.95
+    )
     causes = (told.causes[0].model_copy(update={"change": "pay-66b7"}),)
     text = headline(told.model_copy(update={"causes": causes}))
     assert text.startswith("Deploy of pay 4.0 made 40 % of web's requests fail: pay")
