@@ -72,6 +72,10 @@ _HOST = re.compile(
 )
 """Names under the most used public suffixes, in lower case; files and packages of code end
 otherwise."""
+_API_GROUPS = (".k8s.io", ".x-k8s.io")
+_KUBERNETES_REGISTRY = "registry.k8s.io"
+"""Groups of the Kubernetes API are called like hosts: `get pods.metrics.k8s.io` asks the cluster's
+own API server. Images come from the one host of that name."""
 _PROVIDER = re.compile(
     r"third[- ]?party|external (provider|service|api|vendor|dependency)|upstream provider"
     r"|partner api|vendor api"
@@ -304,8 +308,12 @@ def _api_names(text: str, service_names: set[str]) -> Iterator[str]:
 
 
 def _hosts(text: str) -> frozenset[str]:
-    matches = _HOST.findall(text)
-    return frozenset(host for host in matches if host.split(".", 1)[0] not in _PACKAGES)
+    hosts = set()
+    for host in _HOST.findall(text):
+        is_api_group = host.endswith(_API_GROUPS) and host != _KUBERNETES_REGISTRY
+        if host.split(".", 1)[0] not in _PACKAGES and not is_api_group:
+            hosts.add(host)
+    return frozenset(hosts)
 
 
 def _bad_data(lines: Sequence[FailingLine], totals: Mapping[str, int]) -> Iterator[Finding]:

@@ -48,6 +48,8 @@ _COMMENT = re.compile(r"^\s*(//|#|\*|/\*|--|<!--|\"\"\")")
 _VERSION = re.compile(r"\bv?(\d+)\.(\d+)\.(\d+)\b")
 _STATUS_CODE = re.compile(r"^(40[0-59]|410|422|429|50[0-4])$")
 _KEY = re.compile(r"^\s*-?\s*[\"']?([A-Za-z_][\w.-]{2,80})[\"']?\s*(?::=|[:=](?!=))")
+_IMAGE = re.compile(r"\s*(?:[\w.-]+ )?image: ")
+"""A line of a pod template, with or without the name of its container."""
 _HUNK = re.compile(r"^@@[^@]*@@ ?(.*)$|^@@ (.*)$")
 _DECLARING = frozenset(
     re.findall(
@@ -116,6 +118,11 @@ class ChangeText:
     def has_diff(self) -> bool:
         """Whether there is a diff to read: without one, that nothing matches says nothing."""
         return bool(self.removed or self.added)
+
+    @property
+    def brings_an_image(self) -> bool:
+        """Whether a container gets another image, whose code no diff of a pod template shows."""
+        return any(map(_IMAGE.match, self.removed)) and any(map(_IMAGE.match, self.added))
 
     @property
     def harmless(self) -> bool:

@@ -260,6 +260,8 @@ class Scales:
             return UNREAD
         # A loss that is not a number never names the setting that caused it.
         training = bool(self.suspects) and fault_kind(self.suspects[0].main_fault).training
+        if change.text.brings_an_image:
+            return UNREAD
         if change.text.has_diff and not training:
             return READ
         if change.kind == "flag":
@@ -363,7 +365,8 @@ def why_weak(weighed: Weighed, other_reason: Finding | None, by_chance: float = 
         return f"{plain(change.service)} is changed so often that one this near is no sign"
     if change.kind == "flag" and not change.text.has_diff:
         return "its name says nothing of what fails"
-    if change.text.has_diff and bearing.score < BEARS:
+    is_read = change.text.has_diff and not change.text.brings_an_image
+    if is_read and bearing.score < BEARS:
         return "nothing it changes appears in what fails"
     return "little speaks for it"
 

@@ -41,6 +41,15 @@ STARTS = (
         logged_as=("container_config_error",),
     ),
     state_fault(
+        "start_blocked",
+        0.85,
+        Depth.INSTANCE,
+        "does not start, because an init container does not end",
+        "{object} does not start: {value}",
+        less="{object} does not start: an init container does not end",
+        step="Read what the init container of {subject} waits for.",
+    ),
+    state_fault(
         "scaled_to_zero",
         0.95,
         Depth.SETTING,

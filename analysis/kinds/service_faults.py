@@ -78,9 +78,9 @@ DATABASES = (
         "database_lagging",
         0.75,
         Depth.SETTING,
-        "has stopped replicating",
-        "{object} has stopped replicating: {value}",
-        less="{object} has stopped replicating",
+        "does not keep up with its primary",
+        "{object} does not keep up with its primary: {value}",
+        less="{object} does not keep up with its primary",
         step="Find out what {subject} waits for, and read from the writer meanwhile.",
     ),
     state_fault(

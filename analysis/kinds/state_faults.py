@@ -54,6 +54,8 @@ FAMILY_OF: Mapping[str, str] = {
 }
 OF_NODES = frozenset(fact.name for fact in NODES)
 OF_PROVIDERS = frozenset(fact.name for fact in PROVIDERS)
+RESOLVER_FAILING = "name_resolution_failing"
+"""Its subject is whoever serves names to the affected services."""
 OF_USERS = frozenset({"takes_over_database"})
 """Their subject uses what the affected service is, such as a job a database."""
 OF_NAMESPACES = frozenset(fact.name for fact in LIMITS)

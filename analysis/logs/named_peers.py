@@ -16,6 +16,12 @@ from faultline.analysis.case.addresses import AddressBook
 _NAME = r"[A-Za-z][A-Za-z0-9]*(?:[._-][A-Za-z0-9]+)*"
 _URL = re.compile(rf"\b[a-z][a-z0-9+]{{1,15}}://(?:[^\s/@]*@)?({_NAME})", re.IGNORECASE)
 _ADDRESS = re.compile(rf"(?<![\w./:-])({_NAME}):\d{{2,5}}\b")
+_SERVER = re.compile(
+    rf"\b(?:server (?:at|on)|(?:translate|resolve) host name|host) [\"']({_NAME})[\"']"
+)
+"""As libpq and MySQL's clients name the server: `connection to server at "db" (10.0.0.7), port 5432
+failed`, `Can't connect to MySQL server on 'db'`, `could not translate host name "db"`."""
+_ADDRESSES = (_URL, _ADDRESS, _SERVER)
 _CALL_TO = re.compile(
     r"\b(?:call(?:s|ing)?|request(?:s|ing)?|connect(?:ion|ions|ing)?|talk(?:ing)?|send(?:ing)?"
     r"|post(?:ing)?|dial(?:ing)?|reach(?:ing)?|publish(?:ing)?|resolv(?:e|ing)|lookup|upstream"
@@ -47,6 +53,11 @@ MAX_TEXT = 400
 MAX_LINES = 200_000
 """More failing lines than these are sampled evenly: their share in time is what counts."""
 FAILING = ("error", "critical", "fatal", "err", "severe", "emergency", "alert", "panic")
+WRITTEN_LEVEL = (
+    r"^(?:\S{1,40} ){0,4}?\W?(?:ERROR|FATAL|CRITICAL|SEVERE|PANIC)\b"
+    r"|(?i)\blevel\"?[=:]\s?\"?(?:error|fatal|critical|panic)\b"
+)
+"""A level near a line's begin, behind its time and the name of its thread, or as a key."""
 
 
 def named_peers(text: str) -> tuple[str, ...]:
@@ -55,7 +66,7 @@ def named_peers(text: str) -> tuple[str, ...]:
     A bare word is one only where it stands both as what was called and as what failed: most are
     plain English.
     """
-    matches = [m for pattern in (_URL, _ADDRESS) for m in pattern.findall(text)]
+    matches = [m for pattern in _ADDRESSES for m in pattern.findall(text)]
     requested_matches = set(_CALL_TO.findall(text))
     failed = set(_FAILED_THEN.findall(text))
     for name in requested_matches | failed:
@@ -74,7 +85,10 @@ def _is_name(word: str) -> bool:
 def failing_rows(logs: pl.DataFrame) -> pl.DataFrame:
     """time (s), service and text of the lines that say they fail."""
     level = pl.col("level").str.to_lowercase()
-    rows = logs.filter(level.is_in(list(FAILING)), pl.col("service").is_not_null()).select(
+    # Containers' own logs have no column for it: there the line says its level.
+    written = (level.fill_null("") == "") & pl.col("message").str.contains(WRITTEN_LEVEL)
+    fails = level.is_in(list(FAILING)) | written
+    rows = logs.filter(fails, pl.col("service").is_not_null()).select(
         pl.col("time").dt.epoch("us") / 1e6,
         "service",
         pl.col("message").fill_null("").str.slice(0, MAX_TEXT),
@@ -95,7 +109,9 @@ def addressed_calls(logs: pl.DataFrame, book: AddressBook) -> dict[tuple[str, st
     for seconds, writer, text in rows.iter_rows():
         # Lines repeat, so look for addresses once for each text.
         if text not in callees:
-            hosts = (host for pattern in (_URL, _ADDRESS) for host in pattern.findall(text))
+            hosts = (
+                host for pattern in (_URL, _ADDRESS, _SERVER) for host in pattern.findall(text)
+            )
             named = {book.service_at(host) for host in hosts if not _FILE.search(host.lower())}
             # `status:500` looks like an address too.
             callees[text] = [

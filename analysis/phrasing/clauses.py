@@ -30,6 +30,7 @@ from faultline.analysis.kinds.finding_details import JobDetails, StateFactDetail
 from faultline.analysis.kinds.finding_kinds import (
     ALERT_FLAPPING,
     ALERT_IN_RANGE,
+    FAILURE_SIGNATURE,
     LOG_NEW,
     LOG_SURGE,
     METRIC_SHIFT,
@@ -142,6 +143,7 @@ _FORMS: Mapping[str, Form] = {
 _FORMS_OF_KINDS: Mapping[str, Form] = {
     METRIC_SHIFT.name: metric_forms.shifted,
     PLACE_CONTRAST.name: state_forms.worse_there,
+    FAILURE_SIGNATURE.name: log_forms.logged,
     LOG_NEW.name: log_forms.logged,
     LOG_SURGE.name: log_forms.logged,
     ALERT_IN_RANGE.name: log_forms.usual_level,

@@ -79,6 +79,10 @@ OF_CALLED: Mapping[str, str] = {
 STEPS_OF_CALLED: Mapping[str, str] = {
     "certificate_expired": "Renew the certificate of {who}, and find out why its renewal did not "
     "run.",
+    "access_denied": "Compare the credentials that are used for {who} with those that it accepts: "
+    "which of them was changed last?",
+    "http_429": "Send {who} fewer requests (find out which caller or job sends more than before), "
+    "or ask for a higher limit.",
     "dns_no_such_name": "Check the DNS record of {who}, and the name by which its callers look it "
     "up.",
 }

@@ -5,13 +5,19 @@ refused or wrong with them, where the connector's words name it.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from string import Formatter
 
 from faultline.analysis.kinds.cluster_faults import NODES
 from faultline.analysis.kinds.finding_details import PlaceDetails, StateFactDetails
 from faultline.analysis.kinds.state_faults import STATE_FAULTS
+from faultline.analysis.phrasing.state_details import (
+    READERS,
+    missing_key,
+    missing_object,
+    readable_quota,
+)
 from faultline.analysis.phrasing.statement import (
     Part,
     Phrase,
@@ -25,47 +31,26 @@ from faultline.analysis.phrasing.statement import (
 from faultline.analysis.vocabulary import Finding
 
 _OF_NODES = frozenset(fault.name for fault in NODES)
-_ABSENT = re.compile(r"""\b(?P<kind>[a-z]+)(?:\.[a-z0-9.]+)? "(?P<name>[^"]{1,200})" not found""")
-"""How the API server says that an object is not there: `configmap "settings" not found`,
-`storageclass.storage.k8s.io "fast" not found`."""
-_IMAGE = re.compile(r'image:? "(?P<image>[^"]{1,200})"')
-"""As in the kubelet's `Back-off pulling image "..."`."""
-_QUOTA = re.compile(
-    r"used: (?P<what>[a-z.\-/]+)=(?P<used>[^,; ]+), limited: (?P=what)=(?P<limit>[^,; ]+)"
-)
-"""As in `exceeded quota: compute, requested: cpu=2, used: cpu=40, limited: cpu=40`."""
-_REQUESTED = re.compile(
-    r"requested: (?P<what>[a-z.\-/]+)=(?P<asked>[^,; ]+), used: (?P=what)=(?P<used>[^,; ]+), "
-    r"limited: (?P=what)=(?P<limit>[^,; ]+)"
-)
-_EXIT = re.compile(r"exit code \d+")
-_KINDS: Mapping[str, str] = {
-    "configmap": "ConfigMap",
-    "secret": "Secret",
-    "storageclass": "storage class",
-    "persistentvolumeclaim": "volume claim",
-    "serviceaccount": "service account",
-    "priorityclass": "priority class",
-}
-_QUOTAS: Mapping[str, str] = {
-    "requests.cpu": "requested CPU",
-    "cpu": "requested CPU",
-    "limits.cpu": "CPU limits",
-    "requests.memory": "requested memory",
-    "memory": "requested memory",
-    "limits.memory": "memory limits",
-    "requests.storage": "requested storage",
-    "pods": "pods",
-}
 _CLAUSES: Mapping[str, str] = {
     "image_unavailable": "{{who}} cannot pull its image {detail}",
     "quota_exceeded": "{{who}} has used up its quota ({detail})",
+    "limit_range_refused": "{{who}} refuses pods: {detail}",
     "port_not_served": "{{who}} gets its traffic on port {detail}, where nothing listens",
     "traffic_blocked": "network policy {name} blocks calls from {detail} to {expected}",
     "route_to_nothing": "{object} leads to {detail}, which does not exist",
     "selector_matches_nothing": "{{whose}} Service selects pods with {detail}, and there are none",
+    "certificate_expired": "{object} is not valid: {detail}",
     "probe_misconfigured": "{{whose}} probe asks {detail}, which it does not serve",
+    "liveness_failing": "{{who}} is restarted because its liveness probe fails ({detail})",
+    "readiness_failing": "{{who}} fails its readiness probe ({detail})",
+    "start_blocked": "{{whose}} {detail}",
     "crash_loop": "{{who}} keeps crashing ({detail})",
+    "job_failed": "{object} failed",
+    "unschedulable": "{{who}} has instances that fit on no node ({detail})",
+    "placement_impossible": "no node may take instances of {{who}} ({detail})",
+    "autoscaler_at_maximum": "{{who}} has reached its maximum of {detail} instances",
+    "autoscaler_blind": "{{whose}} autoscaler cannot read its metrics",
+    "node_under_pressure": "{{who}} {detail}",
     "takes_over_database": "{{who}} takes {detail}",
     "taken_over_by_user": "{detail}",
 }
@@ -108,64 +93,14 @@ def state_of(finding: Finding) -> ObjectState | None:
     return ObjectState(details.fact, kind, namespace, short, value, expected)
 
 
-def missing_object(text: str) -> tuple[str, str] | None:
-    """Kind and name of the object that the API server did not find."""
-    match = _ABSENT.search(text)
-    if match is None:
-        return None
-    return _KINDS.get(match["kind"], match["kind"]), match["name"]
-
-
-def image_named(text: str) -> str:
-    """The image that cannot be pulled; empty where none is named."""
-    match = _IMAGE.search(text)
-    return match["image"] if match else ""
-
-
-def quota_used(text: str) -> str:
-    """What a quota has no more of: "requested CPU, 400 of 400"."""
-    match = _QUOTA.search(text)
-    if match is None:
-        return ""
-    return f"{_QUOTAS.get(match['what'], match['what'])}, {match['used']} of {match['limit']}"
-
-
-def exit_code(text: str) -> str:
-    """How a container ended: "exit code 137"; empty where that is not said."""
-    match = _EXIT.search(text)
-    return match[0] if match else ""
-
-
-_READERS: Mapping[str, Callable[[str], str]] = {
-    "image_unavailable": image_named,
-    "quota_exceeded": quota_used,
-    "crash_loop": exit_code,
-}
-"""What reads the detail of a clause from the connector's value, by fact."""
-
-
 def of_an_object(finding: Finding, voice: Voice) -> Statement | None:
     """Of an object's own state: its sentence, and in short what is wrong with the subject."""
     details = StateFactDetails.of(finding)
     if details is None or not details.objects:
         return None
-    sentence = _readable(finding)
+    sentence = readable_quota(finding.sentence.strip().rstrip("."))
     whole = Phrase((Part(sentence, "name", finding.id),))
     return Statement(whole, None, shorter=_in_short(finding, voice))
-
-
-def _readable(finding: Finding) -> str:
-    """The finding's sentence, with the API server's words on a quota as people say them."""
-    sentence = finding.sentence.strip().rstrip(".")
-    # Only the API server's refusal of a quota is too terse to be read as a sentence.
-    match = _REQUESTED.search(sentence)
-    if match is None:
-        return sentence
-    what = _QUOTAS.get(match["what"], match["what"])
-    phrase = (
-        f"{match['used']} of {match['limit']} are in use, and one asks for {match['asked']} more"
-    )
-    return f"{sentence[: match.start()]}{what}: {phrase}{sentence[match.end() :]}"
 
 
 def is_down(finding: Finding) -> bool:
@@ -173,6 +108,14 @@ def is_down(finding: Finding) -> bool:
     state = state_of(finding)
     # An object that still has an instance is not down, however many are missing.
     return state is not None and state.fact == "replicas_missing" and state.value == "0"
+
+
+def took_down(finding: Finding, *, as_pronoun: bool) -> Phrase:
+    """What somebody did who left a service without instances: "took it down (0 of 2 instances)"."""
+    state = state_of(finding)
+    who = Voice(finding.subject, as_pronoun=as_pronoun).who
+    running = f" (0 of {state.expected} instances)" if state and state.expected else ""
+    return say("took {who} down{running}", who=who, running=Part(running, "words", finding.id))
 
 
 def _in_short(finding: Finding, voice: Voice) -> Phrase | None:
@@ -210,10 +153,15 @@ def _words(state: ObjectState) -> str:
         if state.fact == "volume_unavailable":
             return f"{{who}} waits for a volume of {kind} {name}, which does not exist"
         return f"{{whose}} {kind} {name} does not exist"
+    key = missing_key(state.value)
+    if key is not None:
+        return f"key {_escaped(key[0])} is missing in {key[1]} {_escaped(key[2])}"
+    if state.fact == "volume_full" and state.kind == "PersistentVolumeClaim":
+        return f"volume {_escaped(state.name)} of {{who}} is full"
     clause = _CLAUSES.get(state.fact)
     if clause is None:
         return ""
-    read = _READERS.get(state.fact)
+    read = READERS.get(state.fact)
     detail = read(state.value) if read is not None else state.value
     # A clause with an empty slot would be no sentence: the general description stands instead.
     if not detail or ("{expected}" in clause and not expected):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from faultline.analysis.analyzers import fault_of
 from faultline.analysis.kinds.fault_kinds import (
@@ -32,13 +33,8 @@ from faultline.analysis.kinds.finding_details import (
 )
 from faultline.analysis.kinds.signals import SignalClass, is_headroom
 from faultline.analysis.phrasing.log_forms import STEPS_OF_CALLED, message_of
-from faultline.analysis.phrasing.state_forms import (
-    ObjectState,
-    image_named,
-    missing_object,
-    quota_used,
-    state_of,
-)
+from faultline.analysis.phrasing.state_forms import state_of
+from faultline.analysis.phrasing.state_steps import state_step
 from faultline.analysis.phrasing.statement import QUOTED, clock, listed, name, possessive
 from faultline.analysis.secrets.redaction import masked
 from faultline.analysis.vocabulary import Finding
@@ -76,8 +72,7 @@ def step_about(finding: Finding, about: Sequence[Finding] = ()) -> str | None:
     who = subject_name(finding.subject)
     # An object's own state says what is wrong, so it goes before the kind of fault.
     if state is not None:
-        step = _OF_STATES.get(state.fact)
-        return step(state, who) if step is not None else None
+        return state_step(state, who)
     if PlaceDetails.of(finding) is not None:
         return _of_a_place(finding, who)
     signature = SignatureDetails.of(finding)
@@ -123,6 +118,11 @@ def _of_a_signature(
     """Where a pool runs out, see what holds its connections: calls that fail or wait."""
     if signature.fix is None or _POOL_RESOURCES not in signature.fix:
         call_step = STEPS_OF_CALLED.get(signature.signature)
+        if signature.inherent and signature.fix:
+            # What a host runs out of is raised there, whichever service notices.
+            is_on_host = signature.accuses == "host" and len(signature.hosts) == 1
+            place = subject_name(signature.hosts[0] if is_on_host else subject)
+            return f"On {place}: {signature.fix[:1].lower()}{signature.fix[1:]}"
         if call_step is None or not signature.names:
             return None
         return call_step.replace("{who}", subject_name(signature.names))
@@ -266,7 +266,7 @@ def _of_restarts(finding: Finding, who: str, about: Sequence[Finding]) -> str | 
     # With the pod's name the command can be copied as it stands.
     pod = next((pod for pod in pods if pod is not None and pod.kind == "Pod"), None)
     if pod is not None:
-        return _crash(pod, who)
+        return state_step(replace(pod, fact="crashed"), who)
     return (
         f"Read with what exit code the instances of {who} ended {since} (137 is out of memory or a "
         "failed probe), and their last log lines."
@@ -291,77 +291,4 @@ _OF_FAULTS: Mapping[str, Callable[[Finding, str, Sequence[Finding]], str | None]
     FAN_OUT.name: _of_more_calls,
     RESTARTS.name: _of_restarts,
     TRAFFIC.name: _of_more_requests,
-}
-
-
-def _restored(state: ObjectState, who: str) -> str | None:
-    absent = missing_object(state.value)
-    if absent is None:
-        return None
-    place = f" in namespace {state.namespace}" if state.namespace else ""
-    return (
-        f"Restore {absent[0]} {absent[1]}{place}, or correct its name in the pod template of {who}."
-    )
-
-
-def _image(state: ObjectState, who: str) -> str | None:
-    image = image_named(state.value)
-    if not image:
-        return None
-    return f"Check that image {image} exists, and that {who} may pull it."
-
-
-def _volume(state: ObjectState, who: str) -> str | None:
-    absent = missing_object(state.value)
-    if absent is None:
-        return None
-    return f"Create {absent[0]} {absent[1]}, or name one that exists in {state.whole}."
-
-
-def _quota(state: ObjectState, who: str) -> str | None:
-    if not quota_used(state.value):
-        return None
-    return f"Raise {state.whole}, or scale down what uses it up."
-
-
-def _port(state: ObjectState, who: str) -> str | None:
-    if not state.value or not state.expected:
-        return None
-    return (
-        f"Set the targetPort of {state.whole} to a port that its containers serve "
-        f"({state.expected})."
-    )
-
-
-def _policy(state: ObjectState, who: str) -> str | None:
-    if not state.value or not state.expected:
-        return None
-    return f"Allow calls from {state.value} to {state.expected} in {state.whole} again."
-
-
-def _crash(state: ObjectState, who: str) -> str | None:
-    if state.kind != "Pod" or not state.namespace:
-        return None
-    return (
-        "Read its last lines before the crash: kubectl logs --previous -n "
-        f"{state.namespace} {state.name}."
-    )
-
-
-def _node(state: ObjectState, who: str) -> str | None:
-    if state.kind != "Node":
-        return None
-    return f"Drain {who} (kubectl drain {who}), then look at its kubelet, network and machine."
-
-
-_OF_STATES: Mapping[str, Callable[[ObjectState, str], str | None]] = {
-    "reference_missing": _restored,
-    "image_unavailable": _image,
-    "volume_unavailable": _volume,
-    "quota_exceeded": _quota,
-    "port_not_served": _port,
-    "traffic_blocked": _policy,
-    "crash_loop": _crash,
-    "crashed": _crash,
-    "node_not_ready": _node,
 }

@@ -22,7 +22,7 @@ import numpy as np
 
 from faultline.analysis.analyzers import fault_of, finding_kind, is_training
 from faultline.analysis.case.folder import Case
-from faultline.analysis.kinds.finding_details import AlertHistoryDetails
+from faultline.analysis.kinds.finding_details import AlertHistoryDetails, StateFactDetails
 from faultline.analysis.kinds.finding_kinds import (
     ALERT_OFTEN_TRUE,
     ALERT_QUERY_GONE,
@@ -74,6 +74,18 @@ CLEAR = 0.3
 """A callee's symptom of at least this strength makes a small move of the alerting signal real."""
 HEALTHY = TRAINING_HEALTHY.name
 ENDED = "end_state"
+_CLOSED = frozenset(
+    {
+        "scaled_to_zero",
+        "selector_matches_nothing",
+        "port_not_served",
+        "route_to_nothing",
+        "traffic_blocked",
+        "certificate_expired",
+        "no_ready_endpoints",
+    }
+)
+"""Facts by which no request arrives at a service."""
 SAME_BELOW = {
     SignalClass.ERRORS: "failures",
     SignalClass.AVAILABILITY: "failures",
@@ -141,6 +153,8 @@ class _Evidence:
         baseline."""
         if self.gate.state is GateState.OUT or _really_out(self.case) or self.recurs:
             return True
+        if self.is_cut_off:
+            return True
         return self.stayed and _real_below(self.case, self.findings, self.state)
 
     @cached_property
@@ -157,6 +171,22 @@ class _Evidence:
             is_new = finding.onset is not None and finding.onset >= self.case.scope.incident.start
             # Without known calls, any service may be one that it calls.
             if ended and is_new and (finding.subject in reached or len(reached) == 1):
+                return True
+        return False
+
+    @cached_property
+    def is_cut_off(self) -> bool:
+        """Nothing reaches the alerting service since the incident, by what its objects show.
+        Requests that never arrive fail in none of its metrics."""
+        for finding in self.findings:
+            state = StateFactDetails.of(finding)
+            if state is None or finding.onset is None or self.case.alert.service is None:
+                continue
+            is_closed = state.fact in _CLOSED or (
+                state.fact == "replicas_missing" and state.value == "0"
+            )
+            is_new = finding.onset >= self.case.scope.incident.start
+            if is_closed and is_new and finding.subject == self.case.alert.service:
                 return True
         return False
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -16,37 +16,15 @@ from faultline.analysis.kinds.state_faults import (
     OF_NODES,
     OF_PROVIDERS,
     OF_USERS,
+    RESOLVER_FAILING,
     STATE_FAULTS,
 )
+from faultline.analysis.states.resolver_facts import resolver_facts
+from faultline.analysis.states.state_fact import StateFact
 from faultline.analysis.vocabulary import Finding
 
 MAX_FACTS = 5000
 """Rows that are read; a cluster of thousands of unwell pods says the same thing many times."""
-
-
-@dataclass(frozen=True)
-class StateFact:
-    """One row of the table `states`, of a fact that is known."""
-
-    fault: StateFault
-    kind: str
-    name: str
-    namespace: str
-    service: str | None
-    place: str | None
-    field: str
-    value: str
-    expected: str
-    since: datetime | None
-    query: str
-    restored_by: str
-
-    @property
-    def object(self) -> str:
-        """For humans: "Service shop/cart"."""
-        if not self.namespace:
-            return f"{self.kind} {self.name}"
-        return f"{self.kind} {self.namespace}/{self.name}"
 
 
 @dataclass(frozen=True)
@@ -95,13 +73,15 @@ class FactGroup:
 def fact_groups(case: Case) -> list[FactGroup]:
     """The facts that hold before the incident ends, by fact and subject, in a fixed order."""
     facts = []
+    claimants = {*case.topology["callee"], *case.states["service"].drop_nulls()}
     for row in case.states.head(MAX_FACTS).iter_rows(named=True):
         fact = _read(row)
         # A fact that begins after the incident cannot have raised its alert.
         if fact is not None and not (
             fact.since is not None and fact.since > case.scope.incident.end
         ):
-            facts.append(fact)
+            facts.append(_with_claimant(fact, claimants))
+    facts += resolver_facts(case, facts)
     services = _services_by_object(facts)
     grouped: dict[tuple[str, str], list[StateFact]] = defaultdict(list)
     for fact in facts:
@@ -143,6 +123,18 @@ def _read(row: Mapping[str, Any]) -> StateFact | None:
     )
 
 
+def _with_claimant(fact: StateFact, services: Collection[str]) -> StateFact:
+    """The fact with its service, where it is about a claim of a StatefulSet's: an exporter knows
+    the claim alone, which Kubernetes calls `<volume>-<StatefulSet>-<number>`."""
+    if fact.service or fact.kind != "PersistentVolumeClaim":
+        return fact
+    whose = fact.name.rpartition("-")[0]
+    owners = [name for name in services if whose.endswith(f"-{name.lower()}")]
+    if not fact.name.rpartition("-")[2].isdigit() or not owners:
+        return fact
+    return replace(fact, service=max(owners, key=lambda name: (len(name), name)))
+
+
 def _services_by_object(facts: Iterable[StateFact]) -> Mapping[str, set[str]]:
     services: dict[str, set[str]] = defaultdict(set)
     for fact in facts:
@@ -154,7 +146,7 @@ def _services_by_object(facts: Iterable[StateFact]) -> Mapping[str, set[str]]:
 def _subject(fact: StateFact, services: Mapping[str, set[str]]) -> str:
     """What the fact accuses: the node, the provider, the user, the namespace, or the service that
     the object belongs to. An object of several services, or of none, is accused itself."""
-    if fact.fault.name in OF_NODES | OF_PROVIDERS | OF_USERS:
+    if fact.fault.name in OF_NODES | OF_PROVIDERS | OF_USERS | {RESOLVER_FAILING}:
         return fact.name
     if fact.fault.name in OF_NAMESPACES:
         return f"namespace/{fact.namespace or fact.name}"

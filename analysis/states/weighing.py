@@ -25,13 +25,13 @@ from faultline.analysis.kinds.state_faults import (
 )
 from faultline.analysis.states.facts import (
     FactGroup,
-    StateFact,
     fact_groups,
     is_history,
     unwell_instances,
 )
+from faultline.analysis.states.state_fact import StateFact
 from faultline.analysis.vocabulary import Finding
-from faultline.analysis.wording.phrases import counted, plain
+from faultline.analysis.wording.phrases import counted, plain, plain_ends
 
 FRESH = timedelta(hours=1)
 """Before the incident: a setting does its harm with the next restart, and Kubernetes keeps events
@@ -254,9 +254,9 @@ _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 
 def state_findings(case: Case) -> list[Finding]:
     """One finding per fact and subject, at most forty, the strongest first."""
-    if not case.states.height:
-        return []
     groups = fact_groups(case)
+    if not groups:
+        return []
     unwell = unwell_instances(groups)
     weighed = weighed_groups(groups, case, unwell)
     weighed.sort(key=lambda state: (-state.strength, state.group.fault.name, state.group.subject))
@@ -298,7 +298,7 @@ def _finding(case: Case, weighed: WeighedGroup, unwell: dict[str, str]) -> Findi
             objects=group.objects[:MAX_LISTED],
             services=tuple(sorted(group.services))[:MAX_LISTED],
             places=tuple(sorted(group.places))[:MAX_LISTED],
-            value=plain(_fullest(group).value, MAX_QUOTE).rstrip("."),
+            value=plain_ends(_fullest(group).value, MAX_QUOTE).rstrip("."),
             expected=plain(_fullest(group).expected, MAX_QUOTE).rstrip("."),
             explained_by=weighed.explained_by,
             called_as=group.called_as[:MAX_LISTED],
@@ -317,7 +317,7 @@ def fact_sentence(group: FactGroup) -> str:
         template = fault.says_less
     text = template.format(
         object=plain(first.object),
-        value=plain(first.value, MAX_QUOTE).rstrip("."),
+        value=plain_ends(first.value, MAX_QUOTE).rstrip("."),
         expected=plain(first.expected, MAX_QUOTE).rstrip("."),
     )
     other_count = len(group.objects) - 1

@@ -46,6 +46,16 @@ def plain(text: str, limit: int = 80) -> str:
     return line[: limit - 1].rstrip() + "…"
 
 
+def plain_ends(text: str, limit: int) -> str:
+    """The same cut in the middle: an error that wraps others names the object first and the reason
+    last."""
+    line = plain(text, len(text))
+    if len(line) <= limit:
+        return line
+    last = limit // 2
+    return f"{line[: limit - last - 3].rstrip()} … {line[-last:].lstrip()}"
+
+
 def capitalised(text: str) -> str:
     """A sentence's first word with a capital letter; a name from code, `torch._dynamo.reset`, stays
     as it is."""

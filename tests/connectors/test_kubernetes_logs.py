@@ -236,6 +236,12 @@ def test_a_kubelet_that_does_not_answer_is_asked_once(cluster: LocalServer, tmp_
         ),
         ('{"level":"fatal","msg":"no database","error":"dial tcp"}', "no database: dial tcp"),
         ("\x1b[31mFATAL\x1b[0m at startup: no\x07 key", "FATAL at startup: no key"),
+        (
+            "ERROR:  could not extend file\nPANIC:  No space left on device\n"
+            "LOG:  database system is shut down",
+            "PANIC: No space left on device",
+        ),
+        ("INFO loading\nINFO 91 % loaded", "INFO 91 % loaded"),
         ("  at a\n  at b", "at b"),
         ("", ""),
         ("x" * 9_000, "x" * (LONGEST - 1) + "…"),

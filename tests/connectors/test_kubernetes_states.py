@@ -166,6 +166,29 @@ def test_what_refuses_new_pods_is_read_from_events(
     assert rows == ([row] if row is not None else [])
 
 
+def test_a_policy_cuts_a_caller_off_from_the_service_that_its_variables_name(
+    server: LocalServer, tmp_path: Path
+) -> None:
+    """Only the caller is in scope, and no catalogue says whom it calls."""
+    caller = broken.deployment("checkout")
+    container = caller["spec"]["template"]["spec"]["containers"][0]
+    container["env"] = [{"name": "STOCK_URL", "value": "http://stock:80"}]
+    objects = {
+        "deployments": [caller],
+        "pods": [broken.running("checkout", "node-1")],
+        "services": [broken.service("checkout", "checkout"), broken.service("stock", "stock")],
+        "endpointslices": [broken.slice_of("checkout", True), broken.slice_of("stock", True)],
+        "networkpolicies": [broken.policy("stock-callers", "stock", "admin")],
+    }
+    serve(server, objects)
+    server.on("/api/v1/nodes", listed([broken.node("node-1")]))
+    row = ("NetworkPolicy", "stock-callers", "traffic_blocked", "stock")
+    assert rows_of(collect(server, tmp_path, ("checkout",))) == {row}
+    objects["networkpolicies"] = [broken.policy("stock-callers", "stock", "checkout")]
+    serve(server, objects)
+    assert rows_of(collect(server, tmp_path, ("checkout",))) == set()
+
+
 def test_only_what_concerns_the_scope_is_told(shop: LocalServer, tmp_path: Path) -> None:
     found = collect(shop, tmp_path, ("payments",))
     assert {service for *_, service in rows_of(found)} <= {"payments", None}

@@ -28,7 +28,7 @@ from faultline.analysis.kinds.finding_kinds import (
 from faultline.analysis.phrasing.clauses import brief, place_phrase, statement
 from faultline.analysis.phrasing.log_forms import LOGS, OF_CALLED
 from faultline.analysis.phrasing.metric_forms import both_levels, is_shift, signal_text
-from faultline.analysis.phrasing.state_forms import is_down
+from faultline.analysis.phrasing.state_forms import is_down, took_down
 from faultline.analysis.phrasing.statement import (
     Phrase,
     Slot,
@@ -166,6 +166,8 @@ def _by_change(story: Story, change: Finding, tense: Tense) -> list[Phrase]:
         felt, as_pronoun=same_subject and subject_name(change.subject) in str(called)
     )
     what = wording.caused
+    if is_down(felt):
+        what = took_down(felt, as_pronoun=same_subject)
     if what is None:
         since = say("{what} since {change}", what=wording.clause(tense), change=called)
         return [since, wording.clause(tense)]

@@ -57,6 +57,7 @@ LEVELS = (
     Level(
         "rejected_executions", 0, "requests_throttled", "{} state transitions held in one period"
     ),
+    Level("rejected_invocations", 0, "requests_throttled", "{} invocations rejected in one period"),
     Level("cache_engine_cpu_utilization", 90, "cpu_exhausted", "{} % of its engine's thread"),
     Level("failed_status_checks", 0, "machine_impaired", "{} status checks failed"),
     Level("port_allocation_errors", 0, "ports_exhausted", "{} connections got no port"),

@@ -171,6 +171,7 @@ class Terminated(Struct):
     signal: int | None = None
     reason: str | None = None
     message: str | None = None
+    started_at: str | None = None
     finished_at: str | None = None
 
 
@@ -222,6 +223,8 @@ class PodContainer(Struct):
     liveness_probe: ContainerProbe | None = None
     readiness_probe: ContainerProbe | None = None
     startup_probe: ContainerProbe | None = None
+    # Of an init container "Always": it runs beside the others, and is not meant to end.
+    restart_policy: str | None = None
 
 
 class PodClaim(Struct):
@@ -240,6 +243,7 @@ class PodSpec(Struct):
     """Where a pod runs, and what of."""
 
     node_name: str | None = None
+    init_containers: list[PodContainer] | None = None
     containers: list[PodContainer] | None = None
     volumes: list[PodVolume] | None = None
 

@@ -25,6 +25,7 @@ from faultline.connectors.shared.vendor_text import short
 from faultline.connectors.vendors.kubernetes.answers import ContainerStatus, Pod, Terminated
 from faultline.connectors.vendors.kubernetes.change_inquiry import Link
 from faultline.connectors.vendors.kubernetes.crash_lines import readable, telling_line
+from faultline.connectors.vendors.kubernetes.pod_facts import blocking_container
 from faultline.connectors.vendors.kubernetes.pods import CALM_ENDS, ObservedPod
 from faultline.connectors.vendors.pagerduty.answers import moment
 
@@ -65,6 +66,8 @@ class ContainerRun:
     container: str
     previous: bool = False
     ended: Terminated | None = None
+    is_waited_for: bool = False
+    """Whether it is an init container that keeps its pod from starting."""
 
     @property
     def pod(self) -> Pod:
@@ -195,7 +198,7 @@ class LogInquiry:
         item = self._item(run, lines, len(remaining_rows), cut).bringing("logs", remaining_rows)
         self.items.append(item)
         line = telling_line([line for _, line in lines])
-        if run.ended is not None and line:
+        if line and (run.ended is not None or run.is_waited_for):
             self.crashes.append(CrashLine(run, line, run.command(self.window.start)))
 
     def _item(
@@ -303,7 +306,11 @@ def _crashes(observed_pod: ObservedPod, window: Window) -> list[ContainerRun]:
 
 
 def _running(observed_pod: ObservedPod) -> list[ContainerRun]:
-    """The container of a pod that matters, where it runs."""
+    """The container of a pod that matters, where it runs; of a pod that has not started, the one
+    that it waits for."""
+    blocking = blocking_container(observed_pod.pod)
+    if blocking is not None:
+        return [ContainerRun(observed_pod, blocking.name, is_waited_for=True)]
     containers = (observed_pod.pod.spec.containers if observed_pod.pod.spec else None) or ()
     names = [container.name for container in containers]
     annotation = observed_pod.pod.metadata.annotation(DEFAULT_CONTAINER)

@@ -24,6 +24,10 @@ _FRAME = re.compile(
     r"|note: run with `RUST_BACKTRACE|--- End of |#\d+ |\[signal |[\w./*()-]+\(.*\)$|}$"
 )
 """Lines of a stack, and what Go, Node.js and Rust write below one."""
+_CALM = re.compile(r"(?:[^\s\[]{1,40} ){0,4}\[?(?:DEBUG|INFO|LOG|NOTICE|WARN|WARNING)\b")
+_GRAVE = re.compile(r"\b(?:ERROR|SEVERE|CRITICAL|FATAL|PANIC|EMERG)\b")
+"""Levels as loggers and PostgreSQL write them: a server says that it shuts down after it has said
+why."""
 _ANSI = re.compile(r"\x1b\[[0-9;]{0,20}[A-Za-z]")
 """Colours, which many loggers write for terminals."""
 
@@ -48,9 +52,12 @@ def telling_line(lines: Sequence[str]) -> str:
     for line in reversed(readables):
         if _FIRST.match(line):
             return _shown(line)
-    for line in reversed(readables):
-        if not _FRAME.match(line):
-            return _shown(line)
+    without_frames = [line for line in readables if not _FRAME.match(line)]
+    if without_frames and _CALM.match(without_frames[-1]):
+        grave_lines = [line for line in without_frames if _GRAVE.search(line)]
+        without_frames = grave_lines or without_frames
+    if without_frames:
+        return _shown(without_frames[-1])
     return _shown(readables[-1]) if readables else ""
 
 

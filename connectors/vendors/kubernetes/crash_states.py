@@ -11,8 +11,8 @@ from faultline.connectors.vendors.kubernetes.change_inquiry import Link
 from faultline.connectors.vendors.kubernetes.container_logs import CrashLine
 from faultline.connectors.vendors.pagerduty.answers import moment
 
-ENDS = frozenset({"crash_loop", "killed_for_memory", "liveness_failing"})
-"""Facts that say that a container ended; what it wrote last belongs to them."""
+ENDS = frozenset({"crash_loop", "killed_for_memory", "liveness_failing", "start_blocked"})
+"""Facts that say that a container ended, or does not end; what it wrote last belongs to them."""
 
 
 def with_crash_lines(
@@ -40,7 +40,7 @@ def with_crash_lines(
             row = row._replace(value=value, query=crash.query)
         rows.append(row)
     for pod_crash in by_pod.values():
-        if id(pod_crash) not in ids:
+        if id(pod_crash) not in ids and pod_crash.run.ended is not None:
             rows.append(_crashed(pod_crash, link))
     return rows
 

@@ -42,6 +42,10 @@ SEVERAL = 3
 """Restarts from which on a container that runs just now counts as one that ends again and again."""
 RECENTLY = timedelta(minutes=15)
 """And its last end lies at most so long ago: three rounds of the back-off."""
+LONG_START = timedelta(minutes=2)
+"""An init container that runs longer keeps its pod from starting: most copy files or check a port,
+and end within seconds. Migrations may take longer, and then are what the pod waits for (our
+choice)."""
 NOT_THERE = re.compile(
     r"(?i)((?:config ?map|secret) \"?[\w.-]{1,253}\"? not found|couldn't find key [^\n]{1,200}"
     r"|references non-existent (?:config|secret) key[^\n]{0,200})"
@@ -116,7 +120,7 @@ def _facts(unwell: _Unwell) -> list[StateRow]:
         return []
     if status.reason == "Evicted":
         return [unwell.row("evicted", field="status.reason", value=status.message)]
-    rows = [*_unplaced(unwell), *_unmounted(unwell)]
+    rows = [*_unplaced(unwell), *_unmounted(unwell), *_blocked(unwell)]
     probed = list(_probes(unwell))
     restarted_by_probe = any(row.fact != "readiness_failing" for row in probed)
     for container in _statuses(unwell.pod):
@@ -129,6 +133,34 @@ def _facts(unwell: _Unwell) -> list[StateRow]:
     if not rows and unready is not None and unready.status == "False" and unwell.pod.node:
         rows.append(unwell.row("readiness_failing", field="status.conditions", value=None))
     return rows
+
+
+def _blocked(unwell: _Unwell) -> Iterator[StateRow]:
+    """The init container that has been running for so long that its pod does not start."""
+    container = blocking_container(unwell.pod)
+    if container is None or container.state is None or container.state.running is None:
+        return
+    started = moment(container.state.running.get("startedAt"))
+    if started is not None and unwell.contents.end - started >= LONG_START:
+        value = f"its init container {container.name} has not ended"
+        yield unwell.row("start_blocked", field="initContainerStatuses", value=value, since=started)
+
+
+def blocking_container(pod: Pod) -> ContainerStatus | None:
+    """The init container that runs, of a pod that has not started."""
+    initialized = _condition(pod, "Initialized")
+    if initialized is None or initialized.status != "False":
+        return None
+    sidecars = {
+        container.name
+        for container in (pod.spec.init_containers if pod.spec else None) or ()
+        if container.restart_policy == "Always"
+    }
+    for status in (pod.status.init_container_statuses if pod.status else None) or ():
+        runs = status.state is not None and status.state.running is not None
+        if runs and status.name not in sidecars:
+            return status
+    return None
 
 
 def _of_container(
@@ -179,10 +211,17 @@ def _ends_again(
 
 
 def _crashing_since(pod: Pod, container: ContainerStatus, ended: Terminated) -> datetime | None:
-    """At the latest when it began to end: its last end less the waits between the ends."""
+    """At the latest when it began to end: when its pod was ready last, or else its last end less
+    the waits between the ends."""
     at = moment(ended.finished_at)
     if at is None:
         return None
+    unready = _condition(pod, "Ready")
+    began = moment(unready.last_transition_time) if unready else None
+    if began is not None and began < at:
+        # A pod may have been unready for another reason long before: that many ends take no longer.
+        ran = at - (moment(ended.started_at) or at)
+        return max(began, at - container.restart_count * (BACK_OFF + ran))
     since = at - max(0, container.restart_count - QUICK_RESTARTS) * BACK_OFF
     created = pod.metadata.created
     # The waits are an estimate, which may reach back beyond the pod itself.

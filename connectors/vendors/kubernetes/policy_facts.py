@@ -1,8 +1,8 @@
 """Network policies that cut a caller off from what it calls.
 
 A pod that some policy selects takes only what one of those policies admits (kubernetes.io, "Network
-Policies"). Who calls whom is the service catalogue's to say; without it only a policy that admits
-nobody at all is reported.
+Policies"). Who calls whom is the service catalogue's to say, or a container's variables that hold a
+Service's name; without either only a policy that admits nobody at all is reported.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from datetime import UTC, datetime
 from itertools import product
 
 from faultline.connectors.shared.rows.collection_builder import StateRow
-from faultline.connectors.vendors.kubernetes.answers import Pod
+from faultline.connectors.vendors.kubernetes.answers import Meta, Pod
 from faultline.connectors.vendors.kubernetes.object_answers import (
+    KubernetesService,
     NetworkPolicy,
     PolicyPeer,
     PolicyPort,
@@ -42,6 +43,23 @@ class CallerPods:
 
     space: str
     pods: Sequence[Pod]
+
+
+def with_services(
+    pods: Mapping[str, CallerPods],
+    services: Sequence[KubernetesService],
+    contents: NamespaceContents,
+) -> dict[str, CallerPods]:
+    """The pods of each service, and for what is called and was not listed itself a pod as its
+    Service selects it: policies select by the same labels."""
+    pods_by_service = dict(pods)
+    called = {callee for caller, callee in contents.calls if caller in pods}
+    for service in services:
+        name, selector = service.metadata.name, service.spec.selector if service.spec else None
+        if name in called and name not in pods and selector:
+            labels = Meta(name=name, namespace=contents.name, labels=selector)
+            pods_by_service[name] = CallerPods(contents.name, [Pod(metadata=labels)])
+    return pods_by_service
 
 
 def policy_facts(

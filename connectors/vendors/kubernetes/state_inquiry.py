@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
@@ -34,6 +34,7 @@ from faultline.connectors.vendors.kubernetes.policy_facts import (
     CallerPods,
     admitted_calls,
     policy_facts,
+    with_services,
 )
 from faultline.connectors.vendors.kubernetes.route_facts import (
     Routes,
@@ -199,6 +200,10 @@ class StateInquiry:
             by_name["httproutes"] or (),
             admitted_calls(contents, by_name["networkpolicies"] or (), pods),
         )
+        references = service_references([self._referring[space]], contents.end)
+        calls = [(reference.caller, reference.callee) for reference in references]
+        contents = replace(contents, calls=[*contents.calls, *calls])
+        pods = with_services(pods, by_name["services"] or (), contents)
         rows = _facts(contents, by_name, scalers, pods)
         if namespaces is not None:
             rows += namespace_facts(contents, namespaces[0])

@@ -11,6 +11,9 @@ from faultline.connectors.shared.vendor_text import short
 from faultline.connectors.vendors.kubernetes.answers import KubernetesEvent, Pod
 from faultline.connectors.vendors.kubernetes.workloads import ObservedWorkload
 
+LONGEST_VALUE = 1_000
+"""Characters of a message: an error that wraps others says last why, and the analysis cuts it."""
+
 
 @dataclass(frozen=True)
 class NamespaceContents:
@@ -63,8 +66,8 @@ class NamespaceContents:
             service=service,
             place=short(place, 100) if place else None,
             field=field,
-            value=short(value, 200) if value else None,
-            expected=short(expected, 200) if expected else None,
+            value=short(value, LONGEST_VALUE) if value else None,
+            expected=short(expected, LONGEST_VALUE) if expected else None,
             since=since,
             restored_by=restored_by,
         )

@@ -80,6 +80,12 @@ OTHER_ORDER = "cannot parse order_id=4712 : invalid JSON"
         ([("cart", CHARGE, 2)], None, ""),
         ([("cart", CHARGE, 4), ("cart", "order was not saved", 7)], None, ""),
         ([("stripe", CHARGE, 4)], None, ""),
+        ([("web", "failed: server is unavailable (get pods.metrics.k8s.io)", 4)], None, ""),
+        (
+            [("web", "pull from registry.k8s.io failed: 503", 4)],
+            0.75,
+            "4 lines of web get no good answer from registry.k8s.io",
+        ),
         ([("api", CHARGE, 3)], 0.75, "3 lines of api get no good answer from api.stripe.com"),
         ([("api", "GET http://api.shop.internal.io/ failed: 503", 4)], None, ""),
         ([("cart", "GET http://api.stripe.com/v1 done", 4)], None, ""),

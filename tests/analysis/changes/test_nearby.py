@@ -55,6 +55,15 @@ def test_a_deploy_at_the_onset_and_one_within_its_uncertainty_are_told_as_such(
     )
 
 
+def test_a_diff_with_a_new_image_has_not_shown_what_the_image_brings(tmp_path: Path) -> None:
+    settings = "-app env DB_HOST: not shown (before)\n+app env DB_HOST: not shown (after)"
+    image = "-app image: registry.example.com/api:1.4.0\n+app image: registry.example.com/api:1.5.0"
+    read = judged(tmp_path / "read", change(0, "api", "v2", diff=settings))["v2"]
+    unread = judged(tmp_path / "unread", change(0, "api", "v2", diff=f"{image}\n{settings}"))["v2"]
+    assert read.kind == "change_ruled_out"
+    assert unread.kind == "change_near"
+
+
 def test_each_change_that_is_ruled_out_says_why(tmp_path: Path) -> None:
     found = judged(
         tmp_path,

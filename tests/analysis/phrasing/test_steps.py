@@ -22,6 +22,12 @@ IMAGE = 'Back-off pulling image "registry/web:v2"'
 CLASS = 'Pending: storageclass.storage.k8s.io "fast" not found'
 
 
+NO_KEY = "couldn't find key PRICE_URL in ConfigMap shop/web-config"
+NO_PATH = "Readiness probe failed: HTTP probe failed with statuscode: 404"
+NOT_UP = 'Liveness probe failed: Get "http://10.0.0.1:80/live": connect: connection refused'
+OTHER_ZONE = "0/2 nodes are available: 2 node(s) had volume node affinity conflict. preemption: 0/2"
+
+
 def state(fact: str, kind: str, name: str, sentence: str, **details: Any) -> Finding:
     given = {"fact": fact, "objects": [name], "bad": True, **details}
     return Finding(
@@ -89,6 +95,104 @@ def of_kind(kind: str, subject: str = "web", **given: Any) -> Finding:
             "Read its last lines before the crash: kubectl logs --previous -n shop web-7d9c.",
         ),
         (
+            state("reference_missing", "start_state", POD, "?", value=NO_KEY),
+            "key PRICE_URL is missing in ConfigMap web-config",
+            "Add key PRICE_URL to ConfigMap web-config in namespace shop, or take it out of the "
+            "pod template of web.",
+        ),
+        (
+            state("image_unavailable", "start_state", POD, "?", value=f"{IMAGE}: 401 Unauthorized"),
+            "web cannot pull its image registry/web:v2: the registry refuses its credentials",
+            "Renew the pull secret of web, or the rights of its nodes: the registry refuses them "
+            "image registry/web:v2.",
+        ),
+        (
+            state("image_unavailable", "start_state", POD, "?", value=f"{IMAGE}: not found"),
+            "web cannot pull its image registry/web:v2: there is no such image",
+            "Push image registry/web:v2, or set web to a tag that exists.",
+        ),
+        (
+            state("readiness_failing", "probe_state", POD, "?", value=NO_PATH),
+            "web fails its readiness probe (HTTP 404)",
+            "Correct the path of the readiness probe of web, or serve it again: it gets HTTP 404 "
+            "(kubectl describe pod -n shop web-7d9c).",
+        ),
+        (
+            state("liveness_failing", "probe_state", POD, "?", value=NOT_UP),
+            "web is restarted because its liveness probe fails (connection refused)",
+            "Give web more time to start (a startup probe, failureThreshold) or to answer "
+            "(timeoutSeconds): kubectl describe pod -n shop web-7d9c shows what its probe allows.",
+        ),
+        (
+            state("placement_impossible", "placing_state", POD, "?", value=OTHER_ZONE),
+            "no node may take instances of web (2 node(s) had volume node affinity conflict)",
+            "Add a node in the zone of the volume of web-7d9c: a volume cannot be mounted in "
+            "another zone (kubectl describe pod -n shop web-7d9c).",
+        ),
+        (
+            state("unschedulable", "placing_state", POD, "?",
+                  value="0/3 nodes are available: 3 Insufficient cpu. preemption: none."),
+            "web has instances that fit on no node (3 Insufficient cpu)",
+            "Add nodes for web, or lower what its pods request: no node has room (3 Insufficient "
+            "cpu).",
+        ),
+        (
+            state("volume_full", "volume_state", "PersistentVolumeClaim shop/data-web-0", "?",
+                  value="100 % of its space in use"),
+            "volume data-web-0 of web is full",
+            "Free space on PersistentVolumeClaim shop/data-web-0, or make it larger.",
+        ),
+        (
+            state("autoscaler_at_maximum", "scaling_state", "HorizontalPodAutoscaler shop/web", "?",
+                  value="6"),
+            "web has reached its maximum of 6 instances",
+            "Raise maxReplicas of HorizontalPodAutoscaler shop/web (6), or shed requests to web.",
+        ),
+        (
+            state("autoscaler_blind", "scaling_state", "HorizontalPodAutoscaler shop/web", "?",
+                  value="FailedGetResourceMetric: the HPA was unable to compute it"),
+            "web's autoscaler cannot read its metrics",
+            "Scale web by hand, and mend what serves the metrics of its autoscaler: kubectl "
+            "describe hpa -n shop web.",
+        ),
+        (
+            state("limit_range_refused", "limit_state", "LimitRange shop/shop", "?",
+                  value="maximum memory usage per Container is 2Gi, but limit is 4Gi"),
+            "web refuses pods: maximum memory usage per Container is 2Gi, but limit is 4Gi",
+            "Change what the refused pods ask for, or the limit range of namespace shop: maximum "
+            "memory usage per Container is 2Gi, but limit is 4Gi.",
+        ),
+        (
+            state("certificate_expired", "route_state", "Certificate shop/tls", "?",
+                  value="it ended at 2026-11-21 03:00 UTC"),
+            "Certificate tls is not valid: it ended at 2026-11-21 03:00 UTC",
+            "Renew Certificate shop/tls, and read why its renewal failed: kubectl describe "
+            "certificate,order,challenge -n shop.",
+        ),
+        (
+            state("route_to_nothing", "route_state", "Ingress shop/public", "?", value="web:8080"),
+            "Ingress public leads to web:8080, which does not exist",
+            "Correct the backend of Ingress shop/public: web:8080 does not exist.",
+        ),
+        (
+            state("job_failed", "end_state", "Job shop/migrate", "?", value="BackoffLimitExceeded"),
+            "Job migrate failed",
+            "Read why it failed: kubectl logs -n shop job/migrate.",
+        ),
+        (
+            state("crash_loop", "end_state", POD, "?",
+                  value='Error, exit code 1, 9 restarts; its last line says "no SMTP_URL"'),
+            "web keeps crashing (“no SMTP_URL”)",
+            "Read its last lines before the crash: kubectl logs --previous -n shop web-7d9c.",
+        ),
+        (
+            state("start_blocked", "start_state", POD, "?",
+                  value='its init container wait has not ended; its last line says "no db"'),
+            "web's init container wait has not ended (“no db”)",
+            "Give web what it waits for: kubectl describe pod -n shop web-7d9c shows the container "
+            "that waits.",
+        ),
+        (
             # Braces come from users' objects and are no slots.
             state("port_not_served", "route_state", "Service {a}/{b}", "?", value="{x}",
                   expected="{y}"),
@@ -116,6 +220,29 @@ def test_what_a_state_names_is_said_in_cause_and_step(
 def test_a_node_is_said_to_be_one_unless_its_name_says_so(subject: str, short: str) -> None:
     found = state("node_not_ready", "node_state", f"Node {subject}", "?")
     assert str(statement(found.model_copy(update={"subject": subject})).short()) == short
+
+
+@pytest.mark.parametrize(
+    ("value", "short", "step"),
+    [
+        ("MemoryPressure: KubeletHasInsufficientMemory: kubelet has insufficient memory",
+         "node-2 is short of memory", "See which pods use the memory of node-2"),
+        ("the condition DiskPressure", "node-2 is short of disk space",
+         "Free disk space on node-2"),
+        ("a clock that is 87.5 s off", "node-2 has a clock that is 87.5 s off",
+         "Repair the time synchronisation of node-2"),
+        ("99.8 % of its connection tracking table in use",
+         "node-2 has 99.8 % of its connection tracking table in use",
+         "Raise net.netfilter.nf_conntrack_max on node-2"),
+    ],
+)  # fmt: skip
+def test_a_node_is_said_to_be_short_of_what_its_condition_names(
+    value: str, short: str, step: str
+) -> None:
+    found = state("node_under_pressure", "node_state", "Node node-2", "?", value=value)
+    found = found.model_copy(update={"subject": "node-2"})
+    assert str(statement(found).short()) == short
+    assert (step_about(found) or "").startswith(step)
 
 
 @pytest.mark.parametrize(("running", "down"), [("0", True), ("1", False)])
@@ -184,6 +311,21 @@ def test_a_caller_s_known_failure_is_said_of_the_service_that_its_line_names() -
     assert step_about(found) == (
         "Renew the certificate of bank, and find out why its renewal did not run."
     )
+
+
+@pytest.mark.parametrize(
+    ("accuses", "hosts", "place"),
+    [("service", ("node-1",), "pay"), ("host", ("node-1",), "node-1"), ("host", (), "pay")],
+)
+def test_what_a_service_has_by_itself_is_mended_there_or_on_its_host(
+    accuses: str, hosts: tuple[str, ...], place: str
+) -> None:
+    details = {"signature": "connection_tracking_full", "meaning": "a table is full", "lines": 7,
+               "own": True, "fix": "Raise its limit.", "accuses": accuses,
+               "hosts": hosts}  # fmt: skip
+    found = of_kind("failure_signature", "pay", details=details, numbers={"lines": 7.0})
+    assert str(statement(found).short()) == "pay logs that a table is full"
+    assert step_about(found) == f"On {place}: raise its limit."
 
 
 def test_a_run_that_ended_trains_nothing() -> None:

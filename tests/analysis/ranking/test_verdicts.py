@@ -58,6 +58,30 @@ def test_a_calm_signal_is_no_incident(tmp_path: Path) -> None:
     assert found == Conclusion(Verdict.NO_ACTIVE_INCIDENT, QUIET)
 
 
+@pytest.mark.parametrize(
+    ("fact", "value", "minute", "is_real"),
+    [
+        ("replicas_missing", "0", 1, True),
+        ("certificate_expired", "it ended", 1, True),
+        ("replicas_missing", "1", 1, False),
+        ("certificate_expired", "it ended", -40, False),
+    ],
+    ids=["down", "cut off", "an instance is left", "cut off long before"],
+)
+def test_requests_that_never_arrive_fail_in_no_metric(
+    tmp_path: Path, fact: str, value: str, minute: float, *, is_real: bool
+) -> None:
+    case = write_case(tmp_path, alert=ALERT, metrics=series("web", "latency_ms", 100, 100))
+    state = Finding(
+        id="F9", kind="placing_state", subject="web", strength=0.9, sentence="?",
+        onset=datetime.fromisoformat(at(minute)),
+        details={"fact": fact, "objects": ["Deployment a/web"], "value": value, "expected": "2"},
+    )  # fmt: skip
+    findings = [*findings_of(case), state]
+    found = conclude(case, [CAUSE], findings, alert_state(case, findings), 0.9)
+    assert (found.verdict is Verdict.CAUSE_FOUND) is is_real
+
+
 def test_a_flapping_monitor_over_a_calm_signal_is_no_incident_and_more_certain(
     tmp_path: Path,
 ) -> None:

@@ -13,7 +13,7 @@ from faultline.analysis.diagnosis import diagnose, established
 from faultline.analysis.kinds.finding_details import StateFactDetails
 from faultline.analysis.kinds.finding_kinds import STATE_KINDS
 from faultline.analysis.kinds.state_faults import FAMILY_OF, STATE_FAULTS
-from faultline.analysis.states.weighing import state_findings
+from faultline.analysis.states.weighing import MAX_QUOTE, state_findings
 from faultline.analysis.suspects.features import SuspectFeatures, log_odds
 from faultline.analysis.suspects.ranking_weights import NO_SUSPECT_ODDS, TEMPERATURE, WEIGHTS
 from faultline.analysis.vocabulary import Finding
@@ -59,6 +59,32 @@ def test_a_finding_keeps_what_the_connector_says_of_the_object(tmp_path: Path) -
     details = StateFactDetails.of(finding)
     assert details is not None
     assert (details.value, details.expected) == ("8099", "8080")
+
+
+def test_of_a_long_message_the_reason_at_its_end_is_kept(tmp_path: Path) -> None:
+    value = f'Back-off pulling image "shop/cart:2": {"failed to resolve: " * 12}401 Unauthorized'
+    row = fact("Pod", "cart-1", "image_unavailable", -10, service="cart", value=value)
+    (finding,) = found(tmp_path, [row])
+    details = StateFactDetails.of(finding)
+    assert details is not None
+    assert details.value.startswith('Back-off pulling image "shop/cart:2": ')
+    assert details.value.endswith("401 Unauthorized")
+    assert len(details.value) <= MAX_QUOTE
+
+
+def test_a_claim_of_a_stateful_set_is_that_services_own(tmp_path: Path) -> None:
+    claim = fact("PersistentVolumeClaim", "data-cart-db-0", "volume_full", -5)
+    other = fact("PersistentVolumeClaim", "scratch", "volume_full", -5)
+    pod = fact("Pod", "cart-db-0", "crash_loop", -4, service="cart-db", place="node-1")
+    effect = fact("StatefulSet", "db", "replicas_missing", -4, service="db")
+    by_fact = {}
+    for finding in found(tmp_path, [claim, other, pod, effect]):
+        details = StateFactDetails.of(finding)
+        assert details is not None
+        by_fact[details.fact, finding.subject] = details.explained_by
+    assert by_fact["volume_full", "cart-db"] is None
+    assert by_fact["crash_loop", "cart-db"] == "cart-db"
+    assert ("volume_full", "persistentvolumeclaim/scratch") in by_fact
 
 
 def test_what_begins_after_the_incident_is_none(tmp_path: Path) -> None:

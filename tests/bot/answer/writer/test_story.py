@@ -155,6 +155,66 @@ def test_a_service_without_instances_is_down_whatever_its_latency() -> None:
     assert word(told, ALERT).next_steps[0].text.endswith("Fixed when all instances of web run.")
 
 
+def test_a_deploy_that_took_a_service_down_is_told_with_what_keeps_it_from_starting() -> None:
+    reason = found(
+        "F2", "web", kind="start_state", sentence="Pod a/web-1 cannot start.", strength=1.0,
+        details={"fact": "reference_missing", "objects": ["Pod a/web-1"], "bad": True,
+                 "value": 'secret "web-key" not found'},
+    )  # fmt: skip
+    none = found(
+        "F3", "web", kind="placing_state", sentence="Deployment a/web has 0 of 2 instances.",
+        details={"fact": "replicas_missing", "objects": ["Deployment a/web"], "bad": True,
+                 "value": "0", "expected": "2"},
+    )  # fmt: skip
+    no_endpoint = found(
+        "F5", "web", kind="route_state", sentence="Service a/web has no ready endpoint.",
+        details={"fact": "no_ready_endpoints", "objects": ["Service a/web"], "bad": True},
+    )  # fmt: skip
+    deploy = found(
+        "F4", "web", kind="change_near", signal="deploy", onset=ALERT.started_at,
+        details={"change": "web-66b7", "change_kind": "deploy", "before": "2.1.0",
+                 "after": "2.2.0", "title": "Rollout of web: image web:2.1.0 -> web:2.2.0"},
+    )  # fmt: skip
+    found_all = [WEB, no_endpoint, reason, none, deploy]
+    told = diagnosis([("web", ["F4", "F5", "F3", "F2"])], *found_all, confidence=0.95)
+    causes = (told.causes[0].model_copy(update={"change": "web-66b7"}),)
+    assert headline(told.model_copy(update={"causes": causes})) == (
+        "Deploy of web 2.2.0 took it down (0 of 2 instances): its Secret web-key does not exist."
+    )
+
+
+def test_a_full_heap_says_more_than_that_garbage_collection_takes_longer() -> None:
+    gc = shift("F2", "web", "gc_time_ratio", "cpu", 0.004, 0.6)
+    heap = found(
+        "F3", "web", kind="failure_signature", numbers={"lines": 40.0}, strength=0.7,
+        details={"signature": "jvm_out_of_memory", "meaning": "a Java process ran out of heap",
+                 "own": True, "lines": 40, "is_error": True, "bad": True, "example": "no heap"},
+    )  # fmt: skip
+    told = diagnosis([("web", ["F2", "F3", "F1"])], WEB, gc, heap, confidence=0.95)
+    assert headline(told).endswith("it logs that a Java process ran out of heap.")
+
+
+def test_a_change_is_told_by_what_it_did_to_its_service_and_not_by_its_callers() -> None:
+    slow = shift("F2", "pay", "latency_p50_ms", "latency", 35, 3100)
+    few_fail = found("F6", "pay", **{**FAILS, "numbers": {"baseline": 0.0, "incident": 0.02}})
+    calls = found(
+        "F3", "pay", kind="calls_into", numbers={"lines": 9.0}, strength=0.9,
+        details={"callers": ["web"], "lines": 9, "bad": True},
+    )  # fmt: skip
+    deploy = found(
+        "F4", "pay", kind="change_near", signal="deploy", onset=ALERT.started_at,
+        details={"change": "pay-66b7", "change_kind": "deploy", "before": "3.9", "after": "4.0",
+                 "title": "Rollout of pay: image pay:3.9 -> pay:4.0"},
+    )  # fmt: skip
+    told = diagnosis(
+        [("pay", ["F3", "F4", "F6", "F2"])], WEB, few_fail, slow, calls, deploy, confidence=0.95
+    )
+    causes = (told.causes[0].model_copy(update={"change": "pay-66b7"}),)
+    text = headline(told.model_copy(update={"causes": causes}))
+    assert text.startswith("Deploy of pay 4.0 made 40 % of web's requests fail: pay")
+    assert "slower" in text
+
+
 def test_a_victim_whose_line_accuses_another_is_no_other_candidate() -> None:
     own = line("F2", "db", "disk is full")
     victim = line("F3", "cart", "request to pay timed out", names="pay")
