@@ -242,7 +242,10 @@ def headline(
 ) -> str:
     """`recorded` are answers by numbers fitted without the case's system, `unseen` those about
     other generators' seeds that nobody looked at; what was not measured is empty and has no row."""
-    rows = [*_of_unseen([*unseen, *worlds, *live])]
+    never_seen = [*unseen, *worlds, *live]
+    rows = [*_mean_row("never looked at: AC@1, mean of", never_seen)]
+    for system, part in by_system(never_seen).items():
+        rows += _row(system, figures(part), "ac1")
     rows += [*_of_recorded(recorded), *_of_worlds(worlds), *_of_live(live)]
     quiet = [g for g in (*healthy, *live, *worlds) if is_quiet(g)]
     rows += _row("quiet shops, windows and worlds that name a cause", figures(quiet), "accused")
@@ -250,13 +253,6 @@ def headline(
     rows += _row("cases in which a harmless change is blamed", tempted, "decoy_share")
     rows += _times([*recorded, *unseen, *worlds, *live])
     return table(("", "cases", "figure", "95 %"), rows)
-
-
-def _of_unseen(grades: Sequence[Grade]) -> Iterator[Row]:
-    """The systems of which nothing was fitted and no feature was drawn, each counting alike."""
-    yield from _mean_row("never looked at: AC@1, mean of", grades)
-    for system, part in by_system(grades).items():
-        yield from _row(system, figures(part), "ac1")
 
 
 def _mean_row(phrase: str, grades: Sequence[Grade]) -> Iterator[Row]:

@@ -173,7 +173,8 @@ def _change_for(
     """
     # Only the first suspect may reach downward, or every caller would blame the same change.
     reach = topology.downstream(suspect.subject) if order == 0 else {suspect.subject: 0}
-    tied = []
+    tied: list[Finding] = []
+    senders: list[Finding] = []
     for finding in findings:
         details = ChangeDetails.of(finding)
         if finding.kind != NEAR or details is None:
@@ -181,8 +182,9 @@ def _change_for(
         concerned = details.concerns == suspect.subject or finding.subject in reach
         if concerned and _is_tied(finding, details, suspect):
             tied.append(finding)
+            if details.place == "sender":
+                senders.append(finding)
     # Of several changes that may have sent more, none is the likely one.
-    senders = [finding for finding in tied if _place(finding) == "sender"]
     if len({finding.subject for finding in senders}) > 1:
         tied = [finding for finding in tied if finding not in senders]
     return min(tied, key=lambda f: (-f.strength, f.id), default=None)
@@ -195,11 +197,6 @@ def _is_tied(finding: Finding, details: ChangeDetails, suspect: Suspect) -> bool
         return True
     on_suspect = finding.subject == suspect.subject or details.place in ("itself", "sender")
     return on_suspect and (suspect.is_root or suspect.probability >= LIKELIER_THAN_ALL)
-
-
-def _place(change: Finding) -> str | None:
-    details = ChangeDetails.of(change)
-    return details.place if details is not None else None
 
 
 def standing(

@@ -33,7 +33,12 @@ from faultline.analysis.suspects.deviations import (
 from faultline.analysis.suspects.error_lines import extra_by_writer
 from faultline.analysis.suspects.observed import Observed, level_while_bad, sole_complaints
 from faultline.analysis.suspects.places import placed_share
-from faultline.analysis.suspects.suspect import Suspect, findings_shares, state_evidence
+from faultline.analysis.suspects.suspect import (
+    Suspect,
+    findings_shares,
+    state_evidence,
+    subjects_of_facts,
+)
 from faultline.analysis.suspects.victims import UNMEASURED_LOAD, Loads, load_change
 from faultline.analysis.vocabulary import Finding
 
@@ -170,6 +175,7 @@ class SuspectFeatures:
             into[subject] = max(into[subject], weight)
         self._extra = extra_by_writer([line for line, _ in observation.lines])
         self._watched = {deviation.service for deviation, _ in observation.service_series}
+        self._objects = subjects_of_facts(self._states) - self._watched
         self._places = {place.name: place for place in observation.places}
         edges = {}
         for callee, deviation, _ in observation.calls:
@@ -231,8 +237,8 @@ class SuspectFeatures:
         # An ingress whose requests nobody counts says nothing of where they come from.
         measured_callers = self._loads.measured.keys() & callers
         # A job that takes a database over is an object with a state, and no callee.
-        objects = {name for name, facts in self._states.items() if facts} - self._watched
-        is_door = not measured_callers and not objects.issuperset(self._graph.callees(subject))
+        callees = self._graph.callees(subject)
+        is_door = not measured_callers and not self._objects.issuperset(callees)
         return Features(
             findings=self._scores.get(subject, 0.0),
             slow=slow,

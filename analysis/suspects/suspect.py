@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -94,6 +94,11 @@ def state_evidence(suspects: Iterable[Suspect]) -> dict[str, dict[Depth, float]]
             share = fault.weight * finding.strength * left
             by_depth[depth] = max(by_depth.get(depth, 0.0), share**2)
     return evidence
+
+
+def subjects_of_facts(evidence: Mapping[str, Mapping[Depth, float]]) -> frozenset[str]:
+    """Those of which facts speak, by what `state_evidence` gives."""
+    return frozenset(subject for subject, by_depth in evidence.items() if by_depth)
 
 
 # Objects as suspects: a service depends on the node, the namespace and the route that it needs, as

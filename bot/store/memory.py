@@ -94,7 +94,12 @@ class Memory:
         self, services: Collection[str], *, since: datetime, before: datetime, limit: int
     ) -> list[EarlierInvestigation]:
         """Of any of these services. The newest first."""
-        query = self._newest(since=since, before=before, limit=limit).where(_of_services(services))
+        names = sorted({storable(service, 200) for service in services})[:MAX_SERVICES]
+        about = select(RememberedServiceRow.investigation_id).where(
+            RememberedServiceRow.service.in_(names)
+        )
+        query = self._newest(since=since, before=before, limit=limit)
+        query = query.where(RememberedRow.investigation_id.in_(about))
         with self._read() as session:
             return [_remembered(row) for row in session.scalars(query)]
 
@@ -189,14 +194,6 @@ def _by_id(investigation_id: str) -> Select[RememberedRow]:
 
 def _same(alert: Alert) -> ColumnElement[bool]:
     return or_(RememberedRow.fingerprint == alert.fingerprint, RememberedRow.alike == alike(alert))
-
-
-def _of_services(services: Collection[str]) -> ColumnElement[bool]:
-    names = sorted({storable(s, 200) for s in services})[:MAX_SERVICES]
-    about = select(RememberedServiceRow.investigation_id).where(
-        RememberedServiceRow.service.in_(names)
-    )
-    return RememberedRow.investigation_id.in_(about)
 
 
 def _remembered(row: RememberedRow) -> EarlierInvestigation:

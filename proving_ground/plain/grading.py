@@ -130,9 +130,7 @@ MANY: Mapping[str, Callable[[Incident], list[str]]] = {
 def grade(truth: Truth, answer: Answer) -> Mark:
     """Hold an answer against the truth."""
     text = f"{answer.headline} {answer.change}"
-    is_named = is_same(answer.subject, truth.names) or mentions(text, truth.distinctive)
-    # Who takes back the guilty change ends the incident, whatever it is said to have made worse.
-    is_named = is_named or blames_guilty_change(truth, answer)
+    is_named = names_culprit(truth, answer, text)
     is_right = is_named and matches(truth.must or ".", text)
     if truth.story == "nothing":
         return (
@@ -147,6 +145,13 @@ def grade(truth: Truth, answer: Answer) -> Mark:
     says_where = answer.names_a_cause or mentions(answer.headline, (*truth.names, *truth.half))
     is_half = helps and says_where and answer.verdict != "no_active_incident"
     return "half" if is_half else "wrong"
+
+
+def names_culprit(truth: Truth, answer: Answer, text: str) -> bool:
+    """Whether the answer is about the culprit. Who takes back the guilty change ends the incident,
+    whatever it is said to have made worse."""
+    is_named = is_same(answer.subject, truth.names) or mentions(text, truth.distinctive)
+    return is_named or blames_guilty_change(truth, answer)
 
 
 def blames_guilty_change(truth: Truth, answer: Answer) -> bool:

@@ -106,7 +106,7 @@ def device_rules(job: TrainingJob) -> list[JobDiagnosis]:
             or over_ranks(job, _tiny, _tiny_kernels)
         ),
         *over_ranks(job, _idle, _gpu_idle),
-        *over_ranks(job, _has_full_queue, _queue_full),
+        *over_ranks(job, lambda rank: rank.facts.device.full_queue_ns > 0, _queue_full),
     ]
 
 
@@ -282,10 +282,6 @@ def _idle_ns(ranks: Sequence[RankSummary]) -> float | None:
     if not facts:
         return None
     return fmean((f.window_ns - f.device.busy_ns) / f.step_count for f in facts)
-
-
-def _has_full_queue(summary: RankSummary) -> bool:
-    return summary.facts.device.full_queue_ns > 0
 
 
 def _queue_full(job: TrainingJob, ranks: Sequence[RankSummary]) -> JobDiagnosis:

@@ -319,7 +319,8 @@ def _alerting(diagnosis: Diagnosis, alert: Alert) -> Finding | None:
     findings = []
     for finding in diagnosis.findings:
         lasts = not finding.details.recovered or diagnosis.verdict is Verdict.RECOVERED
-        if finding.subject == alert.service and lasts and _is_bad_symptom(finding):
+        is_bad = is_mere_symptom(finding) and finding.details.bad is not False
+        if finding.subject == alert.service and lasts and is_bad:
             findings.append(finding)
     return max(
         findings,
@@ -332,10 +333,6 @@ def is_mere_symptom(finding: Finding) -> bool:
     """Whether it says that its subject is slow or fails, and not why."""
     fault = fault_of(finding)
     return fault is not None and fault.name in _MERE_SYMPTOMS
-
-
-def _is_bad_symptom(finding: Finding) -> bool:
-    return is_mere_symptom(finding) and finding.details.bad is not False
 
 
 def _is_fault(finding: Finding, name: str) -> bool:

@@ -78,10 +78,12 @@ def _telling(
 ) -> list[AvailableTemplate]:
     """For each signal and service the first template that brought it: services may be instrumented
     in different ways."""
-    brought: dict[str, set[str]] = {}
+    subjects_of: dict[str, set[str]] = {}
     for selection in selections:
         subjects = {subject_of(series.metric, selection.query) for series in selection.series}
-        brought.setdefault(selection.query.promql, set()).update(subjects.intersection(services))
+        subjects_of.setdefault(selection.query.promql, set()).update(
+            subjects.intersection(services)
+        )
     templates: list[AvailableTemplate] = []
     covered: set[tuple[str, str]] = set()
     for template in available:
@@ -91,7 +93,7 @@ def _telling(
         metric = promql.selector(template.template.stored_as or template.template.metric)
         by_template = {
             (signal, subject)
-            for text, subjects in brought.items()
+            for text, subjects in subjects_of.items()
             if metric in text
             for subject in subjects
         }
