@@ -132,15 +132,11 @@ def _noise(lately: Sequence[HandoverIncident]) -> tuple[Noise, ...]:
             if incident.verdict in QUIET and incident.judged is not False
         ]
         # An alert that was real even once is no noise.
-        if len(quiet) < AT_LEAST or 2 * len(quiet) <= len(some) or any(map(_is_real, some)):
+        somebody_confirmed = [i.judged is True and i.verdict in BLAMES for i in some]
+        if len(quiet) < AT_LEAST or 2 * len(quiet) <= len(some) or any(somebody_confirmed):
             continue
         noises.append(Noise(tuple(some), len(quiet), _median_length(quiet)))
     return tuple(sorted(noises, key=lambda noise: -noise.quiet))
-
-
-def _is_real(incident: HandoverIncident) -> bool:
-    """Somebody confirmed that there was an incident."""
-    return incident.judged is True and incident.verdict in BLAMES
 
 
 def _median_length(some: Sequence[HandoverIncident]) -> timedelta | None:

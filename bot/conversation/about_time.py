@@ -47,7 +47,7 @@ def since(answered: AnsweredCase) -> AnswerText:
         sentence = f"Since {at(onset)}, {then}."
     cited = [*diagnosis.impact.findings, *(first.findings if first else ())]
     findings = [f for f in answered.some(cited) if _began_with(f, onset) and f.kind != NEAR]
-    findings.sort(key=lambda finding: finding.onset.timestamp() if finding.onset else 0.0)
+    findings.sort(key=_onset)
     lines = tuple(answered.line(f, clock(f.onset)) for f in findings[:4])
     return AnswerText(lead=sentence, lines=lines, more=_uncertainty(findings))
 
@@ -219,3 +219,7 @@ def _uncertainty(findings: list[Finding]) -> tuple[str, ...]:
     if not onset_uncertainty_ses:
         return ()
     return (f"Onsets are known to about {span_of(timedelta(seconds=max(onset_uncertainty_ses)))}.",)
+
+
+def _onset(finding: Finding) -> float:
+    return finding.onset.timestamp() if finding.onset else 0.0
