@@ -10,6 +10,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from faultline.analysis.errors import ConnectorError
 from faultline.analysis.vocabulary import Window
 from faultline.connectors.vendors.prometheus.connector import PrometheusConnector
 from faultline.connectors.vendors.prometheus.scrape_intervals import period_s, slowest_interval
@@ -73,6 +74,16 @@ def test_the_service_that_is_scraped_least_often_decides() -> None:
 def test_what_was_never_counted_has_no_interval() -> None:
     assert slowest_interval([], 600) is None
     assert slowest_interval([series("a", 1)], 600) is None
+
+
+@pytest.mark.parametrize("count", ["NaN", "+Inf"])
+def test_what_is_no_count_has_no_interval(count: str) -> None:
+    assert slowest_interval([PrometheusSeries({"service": "a"}, [(0, count)])], 600) is None
+
+
+def test_a_count_that_is_no_number_is_one_clear_error() -> None:
+    with pytest.raises(ConnectorError, match="is not a number"):
+        slowest_interval([PrometheusSeries({"service": "a"}, [(0, "many")])], 600)
 
 
 def test_short_windows_are_counted_in_short_periods() -> None:

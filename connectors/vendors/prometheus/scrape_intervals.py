@@ -7,9 +7,11 @@ none, and Thanos and Mimir show none.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
 
+from faultline.analysis.errors import ConnectorError
 from faultline.analysis.vocabulary import Window
 from faultline.connectors.vendors.prometheus.series import PrometheusSeries
 
@@ -43,8 +45,13 @@ def slowest_interval(series: Iterable[PrometheusSeries], period: float) -> float
     """The interval of the service that is scraped least often; None where nothing was counted."""
     slowest: float | None = None
     for prometheus_series in series:
-        most = max((float(count) for _, count in prometheus_series.values), default=0.0)
-        if most < 2:
+        try:
+            most = max((float(count) for _, count in prometheus_series.values), default=0.0)
+        except ValueError:
+            raise ConnectorError(
+                "prometheus", "/api/v1/query_range", "a number of samples is not a number"
+            ) from None
+        if not 2 <= most < math.inf:
             continue
         interval = min(LONGEST_INTERVAL_S, float(round(period / most)))
         slowest = max(slowest or 0.0, interval)

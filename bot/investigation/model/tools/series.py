@@ -100,11 +100,19 @@ def _chosen(model_session: ModelSession, service: str, arguments: SeriesArgument
     if not metrics.height:
         raise InvalidCall(f"the case holds no metrics of {service}: `collect` may bring some")
     chosen = metrics
-    for column, part in (("signal", arguments.signal), ("labels", arguments.labels)):
-        if part:
-            # A literal, not a pattern: the model's text must not decide how long a search takes.
-            text = pl.col(column).fill_null("").str.to_lowercase()
-            chosen = chosen.filter(text.str.contains(part.lower(), literal=True))
+    if arguments.signal:
+        # A literal, not a pattern: the model's text must not decide how long a search takes.
+        text = pl.col("signal").fill_null("").str.to_lowercase()
+        chosen = chosen.filter(text.str.contains(arguments.signal.lower(), literal=True))
+    if arguments.labels:
+        part = arguments.labels.lower().strip(" {}")
+        # As they are stored, and as the answers show them.
+        texts = [
+            text
+            for text in metrics["labels"].drop_nulls().unique()
+            if part in f"{text}{shown_labels(text)}".lower()
+        ]
+        chosen = chosen.filter(pl.col("labels").is_in(texts))
     if not chosen.height:
         signals = short_names(metrics["signal"].unique().to_list(), 30)
         raise InvalidCall(f"no series of {service} matches; its signals are {signals}")

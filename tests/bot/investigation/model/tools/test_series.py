@@ -90,6 +90,14 @@ def test_places_are_compared_and_the_odd_one_comes_first(desk: Desk) -> None:
     )
 
 
+@pytest.mark.parametrize("labels", ["zone=b", "{zone=b}", '"zone": "b"', " B"])
+def test_labels_are_found_as_they_are_shown_and_as_they_are_stored(desk: Desk, labels: str) -> None:
+    rows = desk.rows("series", service="cart", signal="cpu", labels=labels)
+    assert [row for row in rows if "zone=b" in row]
+    if labels != " B":
+        assert not [row for row in rows if "zone=a" in row]
+
+
 def test_a_calculation_over_rows_is_itself_a_row_to_cite(desk: Desk) -> None:
     first = desk.cited(desk.rows("series", service="checkout")[1]).id
     second = desk.cited(desk.rows("series", service="cart", signal="latency")[1]).id
