@@ -61,6 +61,7 @@ MOSTLY = 0.75
 """Least share of the points from an earlier onset to the window that is out of the noise: a burst
 that ended is no onset."""
 HALF_WAY = 0.5
+"""A move that takes long to come this far may begin with a drift."""
 MOST_OF_MOVE = 0.6
 """What one step makes of a move for the rest to be a drift."""
 MIN_BEFORE = 10
