@@ -99,6 +99,11 @@ class Ground:
         return {name.casefold(): name for name in sorted(names) if name}
 
     @cached_property
+    def _shown_names(self) -> dict[str, str]:
+        """The same by the names as a model is shown them, without what would render."""
+        return {neutral(name).casefold(): name for name in self.subjects.values()}
+
+    @cached_property
     def written(self) -> str:
         """All that is known of the incident as text in lower case."""
         written = [*self.subjects]
@@ -127,7 +132,8 @@ class Ground:
 
     def subject(self, name: str) -> str:
         """The name as the case spells it. Raises Refused."""
-        subject = self.subjects.get(name.strip().casefold())
+        written = name.strip().casefold()
+        subject = self.subjects.get(written) or self._shown_names.get(written)
         if subject is None:
             raise Refused(f"{neutral(name, 60)} is no service, place or rank of this case")
         return subject
