@@ -24,7 +24,7 @@ from faultline.analysis.kinds.finding_details import (
     SignatureDetails,
     StateFactDetails,
 )
-from faultline.analysis.kinds.finding_kinds import ALERT_IN_RANGE, ALERT_NOT_TRUE
+from faultline.analysis.kinds.finding_kinds import ALERT_IN_RANGE, ALERT_NOT_TRUE, CALL_GAP
 from faultline.analysis.vocabulary import (
     Assertion,
     Claim,
@@ -78,6 +78,7 @@ class GroundKind(StrEnum):
     MOVED = "a metric that moved"
     ORDER = "order in time"
     CALL = "a call"
+    SIDES = "both sides of a call"
     ELSEWHERE = "what stayed as usual"
 
 
@@ -211,6 +212,8 @@ def _kind_by_details(finding: Finding) -> GroundKind:
     fault = fault_of(finding)
     if fault is not None and fault.name == CALLERS_FAIL.name:
         return GroundKind.NAMED
+    if finding.kind == CALL_GAP.name:
+        return GroundKind.SIDES
     row = ObservationDetails.of(finding)
     if row is not None and row.about in ("log_line", "log_template", "event", "state", "span"):
         return GroundKind.LINE
