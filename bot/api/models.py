@@ -179,7 +179,9 @@ class Answer(Shown):
     confidence: float
     headline: str
     decision: Decision | None = Field(
-        default=None, description="Who decided, where a model gave a verdict."
+        default=None,
+        description="Who decided; only where a model gave a verdict.",
+        exclude_if=lambda decision: decision is None,
     )
     causes: tuple[Cause, ...]
     findings: tuple[Finding, ...]
