@@ -24,12 +24,14 @@ from faultline.bot.answer.asserted.ground import ground_of
 from faultline.bot.answer.deciding import judged
 from faultline.bot.answer.finding_ids import claims_renamed, verdict_renamed, with_stable_ids
 from faultline.bot.answer.guidance import guidance_text, with_guidance
-from faultline.bot.answer.lines import INFERRED, SECOND_OPINION
+from faultline.bot.answer.lines import INFERRED
 from faultline.bot.answer.view import AnswerView, answer_view
 from faultline.bot.answer.writer.built_in import word
 from faultline.bot.answer.writer.guard import keep_supported
 from faultline.bot.answer.writer.plain_text import quotable
 
+OF_THE_MODEL = "Of the model"
+"""Before the lines of a dissent, which the line below the headline has announced."""
 MOST_RIVALS = 4
 """Causes besides the first that the terminal shows."""
 VERDICT_STYLE = {
@@ -138,7 +140,7 @@ def print_report(replayed: Replayed) -> None:
     console.print(Text(view.headline, style="bold"))
     if view.decision_line:
         console.print(Text(view.decision_line, style="italic"))
-    labels = {Section.INFERRED: f"{INFERRED}: ", Section.SECOND_OPINION: f"{SECOND_OPINION}: "}
+    labels = {Section.INFERRED: f"{INFERRED}: ", Section.SECOND_OPINION: f"{OF_THE_MODEL}: "}
     for claim in view.ordered_claims:
         text = Text(f"  {labels.get(claim.section, '')}{claim.text} ")
         console.print(text, Text(" ".join(claim.findings), style="cyan"))

@@ -281,7 +281,7 @@ def answer_view(
         model_use=written.model_use,
         record=record[0] if record else None,
         decision=diagnosis.decision,
-        decision_line=decision_line(diagnosis),
+        decision_line=quotable(decision_line(diagnosis)),
     )
 
 

@@ -44,7 +44,7 @@ def explained_by(assertion: Assertion, ground: Ground) -> Phrase:
     if not ground.is_blamed_change(behind) and behind != (
         story.mechanism or _leading_finding(cause, ground)
     ):
-        raise Refused(f"{behind.id} is not what code blames: infer it, or give a second opinion")
+        raise Refused(f"{behind.id} is not what code blames: infer it, or say so in the verdict")
     if not _is_an_effect(effect, behind, ground) and effect != story.effect:
         raise Refused(f"{effect.id} is no effect of {behind.id} that code has found")
     _in_order(effect, behind, headline=effect == story.effect)

@@ -44,11 +44,10 @@ def dissent_claim(diagnosis: Diagnosis) -> Claim | None:
     if decision is None or decision.outcome != "dissented":
         return None
     verdict = decision.verdict
-    text = closed(_dissent(decision, diagnosis))
-    if verdict.text:
-        text = f"{text} {closed(verdict.text)}"
+    words = [closed(_dissent(decision, diagnosis)), closed(verdict.text)]
     if verdict.would_decide:
-        text = f"{text} What would tell: {continued(closed(verdict.would_decide))}"
+        words.append(f"What would tell: {continued(closed(verdict.would_decide))}")
+    text = " ".join(filter(None, words))
     ids = dict.fromkeys(f for ground in verdict.grounds for f in ground.findings)
     text = f"{text[:1].upper()}{text[1:]}"
     return Claim(text=quotable(text), findings=tuple(ids), section=Section.SECOND_OPINION)
