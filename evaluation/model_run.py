@@ -35,7 +35,7 @@ from faultline.bot.answer.replay import replay
 from faultline.bot.investigation.model.investigating import Investigated, investigate
 from faultline.bot.settings import Settings
 from faultline.evaluation.claim_truth import is_true
-from faultline.evaluation.labels import CaseLabel, read_label
+from faultline.evaluation.labels import NO_CHANGE, CaseLabel, read_label
 from faultline.evaluation.running import NOTHING_TO_GRADE, UNLABELLED, case_folders
 
 
@@ -236,12 +236,13 @@ def _right(
     if label is None or not label.gradable:
         return None
     subject, change = named
-    if label.subject is None and label.change is None:
+    guilty = None if label.change == NO_CHANGE else label.change
+    if label.subject is None and guilty is None:
         return calm or subject is None
-    if calm or subject is None or change in label.decoys:
+    if calm or subject is None:
         return False
     right_place = label.subject is None or subject in (label.subject, *label.aliases)
-    return right_place and (label.change is None or change == label.change)
+    return right_place and (label.change is None or change == guilty)
 
 
 def _is_first(truth: str | None, diagnosis: Diagnosis) -> bool | None:

@@ -25,6 +25,7 @@ from faultline.analysis.kinds.finding_details import (
     StateFactDetails,
 )
 from faultline.analysis.kinds.finding_kinds import ALERT_IN_RANGE, ALERT_NOT_TRUE, CALL_GAP
+from faultline.analysis.kinds.signals import PART_LABELS
 from faultline.analysis.vocabulary import (
     Assertion,
     Claim,
@@ -215,6 +216,9 @@ def _kind_by_details(finding: Finding) -> GroundKind:
     if finding.kind == CALL_GAP.name:
         return GroundKind.SIDES
     row = ObservationDetails.of(finding)
+    if row is not None and row.about == "comparison":
+        by_version = any(label in PART_LABELS["version"] for label in row.labels)
+        return GroundKind.VERSION if by_version else GroundKind.PART
     if row is not None and row.about in ("log_line", "log_template", "event", "state", "span"):
         return GroundKind.LINE
     if direction(finding) == STEADY:

@@ -163,6 +163,11 @@ class Conversation(Generic[D]):
                     else f"an answer was {_ENDINGS[answer.ending]}"
                 )
             await self._run_calls(self.toolbox, answer.calls)
+            if answer.calls_left_out:
+                count = len(answer.calls)
+                note = f"The first {count} calls ran; {answer.calls_left_out} more did not."
+                self._add(TranscriptLine(kind="told", text=note))
+                await self.save()
         return "answered"
 
     def _open_calls(self) -> list[ToolCall]:
