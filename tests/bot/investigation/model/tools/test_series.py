@@ -73,7 +73,7 @@ def test_a_series_comes_as_numbers_with_each_point_to_be_cited(desk: Desk) -> No
 
 
 def test_of_more_points_than_fit_coarser_ones_are_given_and_said(desk: Desk) -> None:
-    text = desk.told("series", service="cart", resolution_s=1)
+    text = "\n".join(desk.rows("series", service="cart", resolution_s=1))
     assert "note: at most 60 points are shown, so every 11 s; ask for a shorter time" in text
     assert "every 60 s" in text, "no finer than it was measured"
 
