@@ -58,6 +58,8 @@ class ModelRun:
     """The model's own in its verdict."""
     carried: bool = False
     """Whether the verdict is another answer whose grounds carry it."""
+    held_back: str = ""
+    """Why a verdict did not lead."""
     verdict_right: bool | None = None
     """Whether what the model named is the truth."""
     headline_right_before: bool | None = None
@@ -198,6 +200,7 @@ class _VerdictFacts(TypedDict, total=False):
     outcome: str
     own_confidence: float
     carried: bool
+    held_back: str
     verdict_right: bool | None
 
 
@@ -215,6 +218,7 @@ def _verdict_facts(label: CaseLabel | None, diagnosis: Diagnosis) -> _VerdictFac
         "verdict": verdict.kind.value,
         "outcome": decision.outcome,
         "own_confidence": verdict.confidence,
+        "held_back": decision.held_back,
         "carried": verdict.kind is not VerdictKind.AGREE and not decision.refuted,
         "verdict_right": _right(label, (None, None) if calm else named, calm=calm),
     }
