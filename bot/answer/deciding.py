@@ -71,7 +71,9 @@ def _not_weighty(diagnosis: Diagnosis, verdict: ModelVerdict, policy: DecisionPo
     """What keeps a verdict with good grounds from leading."""
     if policy.decides != "below_bar":
         return "the settings let code decide"
-    if diagnosis.confidence >= policy.bar:
+    # Code's confidence is about the subject, and not about which of its changes is to blame.
+    other_change = verdict.kind is VerdictKind.OTHER_CHANGE
+    if diagnosis.confidence >= policy.bar and not other_change:
         return f"code is {diagnosis.confidence:.0%} sure".replace("%", " %")
     if verdict.confidence < policy.least_confidence:
         return f"it is only {verdict.confidence:.0%} sure".replace("%", " %")

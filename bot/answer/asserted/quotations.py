@@ -134,7 +134,7 @@ CLAIM_LIMIT = 700
 INFERENCE_LIMIT = 300
 MOST_REASONS = 6
 # A digit behind a letter belongs to a name, but F3 would look like a cited finding.
-_FIGURE = re.compile(r"(?<![a-z])\d|\b(?:f|l)\d")
+_FIGURE = re.compile(r"(?<![a-z0-9])\d|\b(?:f|l)\d")
 
 
 def inference(text: str, because: Sequence[str], ground: Ground) -> Claim:

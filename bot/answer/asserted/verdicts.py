@@ -9,7 +9,7 @@ were worth there, and code looks for what refutes the whole.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
 
@@ -21,6 +21,7 @@ from faultline.analysis.kinds.finding_details import (
     LogLineDetails,
     ObservationDetails,
     PartDetails,
+    PlaceDetails,
     SignatureDetails,
     StateFactDetails,
 )
@@ -75,6 +76,7 @@ class GroundKind(StrEnum):
     STATE = "its state or its error"
     NAMED = "others' lines or calls that name it"
     PART = "one part against the others"
+    PLACE = "one place against the others"
     LINE = "a line"
     MOVED = "a metric that moved"
     ORDER = "order in time"
@@ -83,7 +85,15 @@ class GroundKind(StrEnum):
     ELSEWHERE = "what stayed as usual"
 
 
-DECISIVE = frozenset({GroundKind.CHANGE, GroundKind.VERSION, GroundKind.STATE, GroundKind.NAMED})
+DECISIVE = frozenset(
+    {
+        GroundKind.CHANGE,
+        GroundKind.VERSION,
+        GroundKind.STATE,
+        GroundKind.NAMED,
+        GroundKind.PLACE,
+    }
+)
 """Kinds that carry a verdict alone, where they are about its subject. In the dissents of a capable
 reader the time of a change and version against version never misled (4 and 2 of each); that a
 metric moved did in 4 of 10, and what was fine elsewhere in 4 of 7."""
@@ -99,7 +109,6 @@ class CheckedVerdict:
     refused: tuple[str, ...] = ()
     held_back: str = ""
     """Why it may not lead; empty where it may."""
-    kinds: frozenset[GroundKind] = field(default_factory=frozenset)
 
 
 def checked_verdict(verdict: ModelVerdict, ground: Ground) -> CheckedVerdict:
@@ -121,14 +130,13 @@ def checked_verdict(verdict: ModelVerdict, ground: Ground) -> CheckedVerdict:
             claims.append(claim)
     rivals = [rival for rival in verdict.rivals[:MOST_RIVALS] if _is_known(rival, ground)]
     verdict = verdict.model_copy(update={"grounds": tuple(grounds), "rivals": tuple(rivals)})
-    kinds = {kind_of(assertion, verdict.subject, ground) for assertion in grounds}
-    return CheckedVerdict(
-        verdict,
-        tuple(claims),
-        tuple(refused),
-        _held_back(verdict, ground),
-        frozenset(kinds),
-    )
+    held_back = _held_back(verdict, ground)
+    something_wrong = verdict.kind is VerdictKind.SOMETHING_WRONG
+    if held_back and something_wrong and not _nothing_bad(verdict, ground):
+        # Whose trouble it is may be unproved; that there is trouble is not.
+        verdict = verdict.model_copy(update={"subject": None, "change": None})
+        held_back = ""
+    return CheckedVerdict(verdict, tuple(claims), tuple(refused), held_back)
 
 
 def _placed(verdict: ModelVerdict, ground: Ground) -> ModelVerdict:
@@ -195,6 +203,11 @@ def kind_of(assertion: Assertion, subject: str | None, ground: Ground) -> Ground
         return GroundKind.LINE
     if change_in(finding):
         return GroundKind.CHANGE
+    row = ObservationDetails.of(finding)
+    if row is not None and row.about == "comparison" and subject in row.labels.values():
+        return GroundKind.PLACE
+    if PlaceDetails.of(finding) is not None and finding.subject == subject:
+        return GroundKind.PLACE
     part = PartDetails.of(finding)
     if part is not None:
         return GroundKind.VERSION if part.part_kind == "version" else GroundKind.PART
@@ -245,8 +258,10 @@ def is_about(finding: Finding, subject: str | None) -> bool:
     if change is not None and change.concerns == subject:
         return True
     row = ObservationDetails.of(finding)
-    quoted = row.quote if row is not None else ""
-    return subject.casefold() in quoted.casefold()
+    if row is None:
+        return False
+    in_comparison = row.about == "comparison" and subject in row.labels.values()
+    return in_comparison or subject.casefold() in row.quote.casefold()
 
 
 def _held_back(verdict: ModelVerdict, ground: Ground) -> str:
