@@ -380,8 +380,96 @@ class NextQuery(Frozen):
     prediction_second: str
 
 
+class Assertion(Frozen):
+    """One thing that a model's claim says, as data, so that code can word it and check it again.
+
+    Which of the fields count depends on the relation (`faultline.bot.answer.asserted.relations`).
+    """
+
+    relation: str
+    subjects: tuple[str, ...] = ()
+    findings: tuple[str, ...] = ()
+    quote: str = ""
+    """Words of the source that is quoted."""
+    joint: str = ""
+    """What joins it to the assertion before it: "and", "while" or "but"."""
+
+
+class VerdictKind(StrEnum):
+    """What a model concludes about a diagnosis."""
+
+    AGREE = "agree"
+    """Code's first cause is the cause; where code found no incident, there is none."""
+    OTHER_CAUSE = "other_cause"
+    OTHER_CHANGE = "other_change"
+    """The same subject by another change, or by none."""
+    SOMETHING_WRONG = "something_wrong"
+    """There is an incident where code found none."""
+    NOTHING_WRONG = "nothing_wrong"
+    UNDECIDABLE = "undecidable"
+
+
+class Rival(Frozen):
+    """Another explanation that a model weighed, and the finding that speaks most against it."""
+
+    subject: str
+    finding: str
+
+
+class ModelVerdict(Frozen):
+    """What a model concludes, with the grounds that code could verify."""
+
+    kind: VerdictKind
+    subject: str | None = None
+    """Of the cause that it names."""
+    change: str | None = None
+    """The id of the change that it blames."""
+    confidence: float = Field(ge=0, le=1)
+    """The model's own."""
+    grounds: tuple[Assertion, ...] = ()
+    rivals: tuple[Rival, ...] = ()
+    text: str = ""
+    """Why, in the model's words, without figures."""
+    would_decide: str = ""
+    """What would tell, where it cannot decide."""
+
+
+class DecisionPolicy(Frozen):
+    """When a model's verdict leads an answer, and how sure the answer is then: measured for the
+    model, or cautious numbers (docs/model.md)."""
+
+    decides: Literal["never", "below_bar", "dissent_only"] = "below_bar"
+    bar: float = 0.9
+    """From this confidence of code on, its first cause stays."""
+    least_confidence: float = 0.7
+    """Of the model in its verdict, to lead."""
+    agreed: float = 0.85
+    """How often a cause is right that code and model both name; code's own confidence may be
+    higher."""
+    overruled: float = 0.65
+    """How often a verdict is right that leads instead of code's first cause."""
+
+
+class Decision(Frozen):
+    """Who decided, where a model gave a verdict. Code's part is what it said without the model."""
+
+    outcome: Literal["agreed", "led", "dissented"]
+    """What became of the verdict."""
+    verdict: ModelVerdict
+    model: str
+    policy: DecisionPolicy
+    code_verdict: Verdict
+    code_confidence: float = Field(ge=0, le=1)
+    code_subject: str | None = None
+    code_change: str | None = None
+    held_back: str = ""
+    """Why a dissenting verdict does not lead, in a few plain words."""
+    refuted: bool = False
+    """Whether that is what code found against its grounds, and not how sure anybody is."""
+
+
 class Diagnosis(Frozen):
-    """Everything code decided, before anything is worded."""
+    """Everything that was decided, before anything is worded."""
 
     verdict: Verdict
     confidence: float = Field(ge=0, le=1)
@@ -392,6 +480,8 @@ class Diagnosis(Frozen):
     """For `insufficient_evidence`: what would be needed, one sentence each."""
     next_query: NextQuery | None = None
     """What would separate the first two causes."""
+    decision: Decision | None = None
+    """None where no model gave a verdict. Where one leads, everything above is what it says."""
 
     @property
     def first_cause(self) -> Cause | None:
@@ -415,22 +505,7 @@ class Section(StrEnum):
     INFERRED = "inferred"
     """What a model concludes in its own words. No evidence shows it."""
     SECOND_OPINION = "second_opinion"
-    """Another cause that a model would rather name, with its reasons."""
-
-
-class Assertion(Frozen):
-    """One thing that a model's claim says, as data, so that code can word it and check it again.
-
-    Which of the fields count depends on the relation (`faultline.bot.answer.asserted.relations`).
-    """
-
-    relation: str
-    subjects: tuple[str, ...] = ()
-    findings: tuple[str, ...] = ()
-    quote: str = ""
-    """Words of the source that is quoted."""
-    joint: str = ""
-    """What joins it to the assertion before it: "and", "while" or "but"."""
+    """What a model would rather say, where that does not lead the answer."""
 
 
 class Claim(Frozen):
@@ -441,16 +516,6 @@ class Claim(Frozen):
     section: Section = Section.WHY
     asserted: tuple[Assertion, ...] = ()
     """What it says, where a model chose it; code worded the text from this."""
-
-
-class SecondOpinion(Frozen):
-    """The cause that a model would name instead of the first one, and why, in its own words."""
-
-    subject: str
-    rank: int | None = None
-    """Of that cause among those that code ranked; None where code has no such candidate."""
-    findings: tuple[str, ...]
-    text: str = ""
 
 
 class Guidance(Frozen):
@@ -485,6 +550,10 @@ class ModelUse(Frozen):
     """Why it stopped: "answered", or in a few words the limit or failure that ended it."""
 
 
+BUILT_IN_WRITER = "built-in"
+"""Who wrote a report without a model."""
+
+
 class Report(Frozen):
     """The worded answer. `written_by` is "built-in" or the model's name; `dropped` tells what the
     guard removed."""
@@ -492,11 +561,9 @@ class Report(Frozen):
     headline: str
     claims: tuple[Claim, ...]
     next_steps: tuple[Claim, ...] = ()
-    written_by: str = "built-in"
+    written_by: str = BUILT_IN_WRITER
     dropped: tuple[str, ...] = ()
     model_use: ModelUse | None = None
     """None where no model was asked."""
     guidance: tuple[Guidance, ...] = ()
     """Added by code after everything else was worded; it rests on no finding."""
-    second_opinion: SecondOpinion | None = None
-    """A model's, where it disagrees with the first cause."""

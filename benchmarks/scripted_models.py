@@ -2,8 +2,8 @@
 
     python -m benchmarks.scripted_models CASES [--model expert]
 
-Prints what `faultline eval --model` prints: the right first cause before and after, second opinions
-right and wrong, claims refused and accepted. The models are those of
+Prints what `faultline eval --model` prints: right answers before and after, verdicts that agreed,
+led and dissented, claims refused and accepted. The models are those of
 tests/evaluation/scripted_models.py; `expert` reads who calls whom and dissents by a fixed strategy.
 """
 

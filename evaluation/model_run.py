@@ -12,8 +12,9 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from rich.console import Console
 from rich.text import Text
@@ -21,13 +22,20 @@ from rich.text import Text
 from faultline.analysis.case.folder import Case, json_bytes, read_case
 from faultline.analysis.case.tables import place_copy
 from faultline.analysis.errors import FaultlineError, SettingsError
-from faultline.analysis.vocabulary import Assertion, Diagnosis, Section
+from faultline.analysis.vocabulary import (
+    Assertion,
+    DecisionPolicy,
+    Diagnosis,
+    Section,
+    Verdict,
+    VerdictKind,
+)
 from faultline.analysis.wording.phrases import plain
 from faultline.bot.answer.replay import replay
 from faultline.bot.investigation.model.investigating import Investigated, investigate
 from faultline.bot.settings import Settings
 from faultline.evaluation.claim_truth import is_true
-from faultline.evaluation.labels import CaseLabel, read_label
+from faultline.evaluation.labels import NO_CHANGE, CaseLabel, read_label
 from faultline.evaluation.running import NOTHING_TO_GRADE, UNLABELLED, case_folders
 
 
@@ -40,9 +48,23 @@ class ModelRun:
     """Whether code's first cause was the truth before the model looked."""
     right_after: bool | None = None
     """And after the evidence that the model asked for."""
-    opinion: str | None = None
-    """The subject of the second opinion."""
-    opinion_right: bool | None = None
+    code_confidence: float = 0.0
+    """Before the model looked; 0 where code held its cause back."""
+    verdict: str | None = None
+    """What kind of verdict the model gave."""
+    outcome: str | None = None
+    """What became of it: it agreed, led or dissented."""
+    own_confidence: float = 0.0
+    """The model's own in its verdict."""
+    carried: bool = False
+    """Whether the verdict is another answer whose grounds carry it."""
+    held_back: str = ""
+    """Why a verdict did not lead."""
+    verdict_right: bool | None = None
+    """Whether what the model named is the truth."""
+    headline_right_before: bool | None = None
+    """Whether code's answer was right: the verdict, and the first cause where there is one."""
+    headline_right_after: bool | None = None
     by_model: bool = False
     ended: str = ""
     claims: int = 0
@@ -68,7 +90,8 @@ def run_model(cases: Path, settings: Settings, *, json_: bool) -> None:
         raise SettingsError("model.name", "is not set, so there is no model to evaluate")
     runs = asyncio.run(run_all(case_folders(cases), settings))
     if json_:
-        document = {"model": settings.model.name, **figures(runs)}
+        record = record_of(runs, DecisionPolicy().least_confidence)
+        document = {"model": settings.model.name, **figures(runs), "record": record}
         sys.stdout.write(json.dumps(document, indent=1, ensure_ascii=False) + "\n")
     else:
         _print(runs, settings.model.name)
@@ -131,7 +154,6 @@ def _graded(
     folder: Path, label: CaseLabel | None, before: Diagnosis, outcome: Investigated, seconds: float
 ) -> ModelRun:
     report, use = outcome.report, outcome.report.model_use
-    opinion = report.second_opinion
     truth = label.subject if label else None
     shown = [c.asserted for c in report.claims if c.asserted]
     tables = _CaseTables(read_case(folder), label, before, outcome.diagnosis)
@@ -144,9 +166,10 @@ def _graded(
         folder.name,
         right_before=_is_first(truth, before),
         right_after=_is_first(truth, outcome.diagnosis),
-        opinion=opinion.subject if opinion else None,
-        # Without a known truth an opinion is neither right nor wrong.
-        opinion_right=opinion.subject == truth if opinion and truth else None,
+        code_confidence=before.confidence,
+        headline_right_before=_headline_right(label, before),
+        headline_right_after=_headline_right(label, outcome.diagnosis),
+        **_verdict_facts(label, outcome.diagnosis),
         claims=len(shown),
         inferences=sum(c.section is Section.INFERRED for c in report.claims),
         refused=report.dropped,
@@ -172,11 +195,91 @@ def _graded(
     )
 
 
+class _VerdictFacts(TypedDict, total=False):
+    verdict: str
+    outcome: str
+    own_confidence: float
+    carried: bool
+    held_back: str
+    verdict_right: bool | None
+
+
+def _verdict_facts(label: CaseLabel | None, diagnosis: Diagnosis) -> _VerdictFacts:
+    decision = diagnosis.decision
+    if decision is None:
+        return {}
+    verdict = decision.verdict
+    named: tuple[str | None, str | None] = (verdict.subject, verdict.change)
+    calm = verdict.kind is VerdictKind.NOTHING_WRONG
+    if verdict.kind is VerdictKind.AGREE:
+        named = (decision.code_subject, decision.code_change)
+        calm = decision.code_verdict is Verdict.NO_ACTIVE_INCIDENT
+    return {
+        "verdict": verdict.kind.value,
+        "outcome": decision.outcome,
+        "own_confidence": verdict.confidence,
+        "held_back": decision.held_back,
+        "carried": verdict.kind is not VerdictKind.AGREE and not decision.refuted,
+        "verdict_right": _right(label, (None, None) if calm else named, calm=calm),
+    }
+
+
+def _headline_right(label: CaseLabel | None, diagnosis: Diagnosis) -> bool | None:
+    """Whether acting on the answer would be right. A cause that is held back is no answer."""
+    calm = diagnosis.verdict is Verdict.NO_ACTIVE_INCIDENT
+    first = diagnosis.first_cause
+    if first is None or calm or diagnosis.verdict is Verdict.INSUFFICIENT_EVIDENCE:
+        return _right(label, (None, None), calm=calm)
+    return _right(label, (first.subject, first.change), calm=False)
+
+
+def _right(
+    label: CaseLabel | None, named: tuple[str | None, str | None], *, calm: bool
+) -> bool | None:
+    """Whether a subject with its change, or that nothing is wrong, is what the label says."""
+    if label is None or not label.gradable:
+        return None
+    subject, change = named
+    guilty = None if label.change == NO_CHANGE else label.change
+    if label.subject is None and guilty is None:
+        return calm or subject is None
+    if calm or subject is None:
+        return False
+    right_place = label.subject is None or subject in (label.subject, *label.aliases)
+    return right_place and (label.change is None or change == guilty)
+
+
 def _is_first(truth: str | None, diagnosis: Diagnosis) -> bool | None:
     if truth is None:
         return None
-    first = min(diagnosis.causes, key=lambda cause: cause.rank, default=None)
+    first = diagnosis.first_cause
     return first is not None and first.subject == truth
+
+
+EDGES = (0.0, 0.5, 0.7, 0.9, 1.01)
+"""Of the bins by code's confidence."""
+
+
+def record_of(runs: Sequence[ModelRun], least_confidence: float) -> list[dict[str, Any]]:
+    """What the model achieved by code's confidence, as `model.record` takes it. A verdict counts as
+    one that leads if its grounds hold, whatever the settings let it do."""
+    rows = []
+    for least, below in pairwise(EDGES):
+        inside = [run for run in runs if least <= run.code_confidence < below]
+        agreed = [run for run in inside if run.verdict == "agree"]
+        leading = [run for run in inside if run.carried and run.own_confidence >= least_confidence]
+        rows.append(
+            {
+                "least": least,
+                "below": below,
+                "agreed": len(agreed),
+                "agreed_right": [run.verdict_right for run in agreed].count(True),
+                "verdicts": len(leading),
+                "verdicts_right": [run.verdict_right for run in leading].count(True),
+                "code_right": [run.headline_right_before for run in leading].count(True),
+            }
+        )
+    return rows
 
 
 def figures(runs: Sequence[ModelRun]) -> dict[str, Any]:
@@ -199,20 +302,28 @@ def figures(runs: Sequence[ModelRun]) -> dict[str, Any]:
 
 
 def _accuracy(runs: Sequence[ModelRun]) -> dict[str, int]:
-    """How often code's first cause and the second opinions were right, in the graded cases."""
-    graded = [run for run in runs if run.right_before is not None]
-    dissenting = [run for run in graded if run.opinion is not None]
-    agreeing = [run for run in graded if run.opinion is None and run.by_model]
+    """How often the answers were right before and after the model, and its verdicts."""
+    graded = [run for run in runs if run.headline_right_before is not None]
+    agreed = [run for run in graded if run.outcome == "agreed"]
+    led = [run for run in graded if run.outcome == "led"]
+    dissented = [run for run in graded if run.outcome == "dissented"]
     return {
         "graded": len(graded),
-        "first_right_before": [run.right_before for run in graded].count(True),
-        "first_right_after": _right_after(graded),
-        "second_opinions": len(dissenting),
-        "second_opinions_right": [run.opinion_right for run in dissenting].count(True),
-        "first_right_where_it_dissents": _right_after(dissenting),
-        "agrees": len(agreeing),
-        "first_right_where_it_agrees": _right_after(agreeing),
+        "right_before": [run.headline_right_before for run in graded].count(True),
+        "right_after": _right_after(graded),
+        "agreed": len(agreed),
+        "agreed_right": _right_after(agreed),
+        "led": len(led),
+        "led_right": _right_after(led),
+        "mended": sum(_turned(run, to=True) for run in led),
+        "broken": sum(_turned(run, to=False) for run in led),
+        "dissented": len(dissented),
+        "dissents_right": [run.verdict_right for run in dissented].count(True),
     }
+
+
+def _turned(run: ModelRun, *, to: bool) -> bool:
+    return run.headline_right_before is not to and run.headline_right_after is to
 
 
 def _claim_counts(runs: Sequence[ModelRun]) -> dict[str, int]:
@@ -227,7 +338,7 @@ def _claim_counts(runs: Sequence[ModelRun]) -> dict[str, int]:
 
 
 def _right_after(runs: Sequence[ModelRun]) -> int:
-    return [run.right_after for run in runs].count(True)
+    return [run.headline_right_after for run in runs].count(True)
 
 
 def _print(runs: Sequence[ModelRun], name: str) -> None:
@@ -239,11 +350,11 @@ def _print(runs: Sequence[ModelRun], name: str) -> None:
     cost = "not known" if f["cost_usd"] is None else f"${f['cost_usd']:.4f}"
     tokens = "not counted" if f["tokens"] is None else f"{f['tokens']:,}"
     for line in (
-        f"{plain(name, 60)}: first cause right in {f['first_right_before']} of {f['graded']} "
-        f"before, {f['first_right_after']} after",
-        f"second opinions: {f['second_opinions']}, right {f['second_opinions_right']}; there code "
-        f"was right in {f['first_right_where_it_dissents']}, and in "
-        f"{f['first_right_where_it_agrees']} of {f['agrees']} where the model agreed",
+        f"{plain(name, 60)}: answer right in {f['right_before']} of {f['graded']} before, "
+        f"{f['right_after']} after",
+        f"verdicts: {f['agreed']} agree ({f['agreed_right']} right), {f['led']} led "
+        f"({f['led_right']} right; {f['mended']} mended a wrong answer, {f['broken']} broke a "
+        f"right one), {f['dissented']} dissent ({f['dissents_right']} right)",
         f"claims: {f['claims']} stand ({f['accepted_although_false']} false), {f['refused']} "
         f"refused ({f['refused_although_true']} true), {f['inferences']} inferences",
         f"{f['tool_calls']} tool calls, tokens {tokens}, cost {cost}, "
@@ -254,12 +365,12 @@ def _print(runs: Sequence[ModelRun], name: str) -> None:
 
 def _case_lines(run: ModelRun) -> Iterator[Text]:
     facts = [f"{run.claims} claims", f"{len(run.refused)} refused", f"{run.seconds:.1f} s"]
-    if run.opinion:
-        right = {True: " (right)", False: " (wrong)", None: ""}[run.opinion_right]
-        facts.append(f"would blame {plain(run.opinion, 40)}{right}")
+    if run.verdict:
+        right = {True: " (right)", False: " (wrong)", None: ""}[run.verdict_right]
+        facts.append(f"{run.verdict.replace('_', ' ')}, {run.outcome}{right}")
     if not run.by_model:
         facts.append(f"built-in writer: {plain(run.ended, 80)}")
-    sign = {True: "right", False: "wrong", None: "-"}[run.right_after]
+    sign = {True: "right", False: "wrong", None: "-"}[run.headline_right_after]
     yield Text(f"{sign:>5}  {plain(run.case, 40)}  {', '.join(facts)}")
     if run.problem:
         yield Text(f"       {plain(run.problem, 140)}", style="dim")

@@ -359,7 +359,9 @@ def why_weak(weighed: Weighed, other_reason: Finding | None, by_chance: float = 
         return f"{without_change}, and nothing in the change bears on that"
     if weighed.ahead_min >= HARMLESS_AFTER_MIN:
         return "so long it had done no harm"
-    if weighed.place in ("caller", "unknown"):
+    if weighed.place == "caller":
+        return "it is on a caller, and nothing shows that it asks more or otherwise since then"
+    if weighed.place == "unknown":
         return "it is on a service that the suspects are not known to call"
     if change.service and by_chance >= USUAL:
         return f"{plain(change.service)} is changed so often that one this near is no sign"

@@ -15,7 +15,13 @@ from faultline.analysis.analyzers import cause_kinds, fault_kind, fault_of, is_t
 from faultline.analysis.changes.alternatives import reason_for
 from faultline.analysis.changes.nearby import NEAR, RULED_OUT
 from faultline.analysis.changes.weighing import BEARS
-from faultline.analysis.kinds.fault_kinds import CALLERS_FAIL, RESOURCE, WITHOUT_CHANGE, FaultKind
+from faultline.analysis.kinds.fault_kinds import (
+    CALLERS_FAIL,
+    ERRORS,
+    RESOURCE,
+    WITHOUT_CHANGE,
+    FaultKind,
+)
 from faultline.analysis.kinds.finding_details import (
     ChangeDetails,
     PartDetails,
@@ -32,6 +38,9 @@ from faultline.analysis.wording.names import change_name, subject_name
 from faultline.analysis.wording.phrases import plain
 
 MAX_CAUSES = 10
+NAMED = "named_by_model"
+"""The kind of a cause whose findings tell no fault of it."""
+LOOK_STEP = "Look at {subject}: its log, its load and what it waits for."
 MAX_SUPPORT = 8
 MAX_AGAINST = 3
 CLOSE = 0.8
@@ -365,3 +374,54 @@ def _names_ranks(finding: Finding) -> bool:
 
 def _closed(sentence: str) -> str:
     return sentence.rstrip(".") + "."
+
+
+def cause_named(
+    subject: str, cited: Sequence[Finding], change: Finding | None, ranked: Cause | None
+) -> Cause:
+    """The cause that somebody names who is not the ranking, as the first one, with no confidence
+    yet. `cited` shows it, the clearest first, and holds at least one finding; `ranked` is what the
+    ranking has of the same subject."""
+    details = ChangeDetails.of(change) if change is not None else None
+    of_subject = [finding for finding in cited if finding.subject == subject] or list(cited)
+    fault = next(filter(None, map(fault_of, of_subject)), None)
+    main_finding = next((f for f in of_subject if fault_of(f) is not None), of_subject[0])
+    draft = _Draft(
+        fault or ERRORS,
+        main_finding,
+        kind=fault.as_cause.name if fault is not None else NAMED,
+        summary=_named_summary(subject, main_finding),
+        step=fault.step(main_finding.details.direction) if fault is not None else LOOK_STEP,
+        advice=main_finding.details.fix or "",
+        subject=subject,
+    )
+    if ranked is not None and ranked.change is None:
+        draft.kind, draft.summary, draft.advice = (
+            ranked.kind,
+            ranked.summary,
+            ranked.next_step or "",
+        )
+    if change is not None and details is not None:
+        draft.add_change(change, details)
+    ids = dict.fromkeys(finding.id for finding in cited)
+    if ranked is not None:
+        # What the ranking holds against another change of the subject goes with that change.
+        ids |= dict.fromkeys(ranked.findings if ranked.change == draft.change else ())
+    return Cause(
+        rank=1,
+        subject=subject,
+        signal=main_finding.signal,
+        kind=draft.kind,
+        change=draft.change,
+        confidence=0.0,
+        onset=ranked.onset if ranked is not None else main_finding.onset,
+        summary=draft.summary,
+        next_step=draft.next_step,
+        findings=tuple(ids),
+        contradicting=tuple(f for f in (ranked.contradicting if ranked else ()) if f not in ids),
+    )
+
+
+def _named_summary(subject: str, finding: Finding) -> str:
+    sentence = _closed(finding.sentence)
+    return sentence if finding.sentence.startswith(subject) else f"{plain(subject)}: {sentence}"

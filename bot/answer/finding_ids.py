@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping
 
 from faultline.analysis.kinds.finding_details import EarlierDetails, change_named
-from faultline.analysis.vocabulary import Cause, Claim, Diagnosis, Finding
+from faultline.analysis.vocabulary import Cause, Claim, Diagnosis, Finding, ModelVerdict
 
 Key = Callable[[Finding], Hashable]
 
@@ -94,6 +94,21 @@ def claims_renamed(claims: Iterable[Claim], names: Mapping[str, str]) -> tuple[C
             claim.model_copy(update={"findings": ids(claim.findings), "asserted": asserted})
         )
     return tuple(renamed)
+
+
+def verdict_renamed(verdict: ModelVerdict, names: Mapping[str, str]) -> ModelVerdict:
+    """A model's verdict with other ids."""
+    grounds = tuple(
+        assertion.model_copy(
+            update={"findings": tuple(names.get(i, i) for i in assertion.findings)}
+        )
+        for assertion in verdict.grounds
+    )
+    rivals = tuple(
+        rival.model_copy(update={"finding": names.get(rival.finding, rival.finding)})
+        for rival in verdict.rivals
+    )
+    return verdict.model_copy(update={"grounds": grounds, "rivals": rivals})
 
 
 def _matched(before: Iterable[Finding], after: Iterable[Finding]) -> dict[str, str]:

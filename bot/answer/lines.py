@@ -14,7 +14,15 @@ from urllib.parse import quote
 from faultline.analysis.case.earlier import KIND as EARLIER
 from faultline.analysis.case.gap_groups import GapGroup, grouped
 from faultline.analysis.kinds.finding_details import EarlierDetails
-from faultline.analysis.vocabulary import Claim, Evidence, Finding, Link, Section, Verdict
+from faultline.analysis.vocabulary import (
+    BUILT_IN_WRITER,
+    Claim,
+    Evidence,
+    Finding,
+    Link,
+    Section,
+    Verdict,
+)
 from faultline.bot.answer.foreign_text import safe_url, sentence, single_line
 from faultline.bot.answer.guidance import guidance_lines
 from faultline.bot.answer.view import AnswerView
@@ -27,6 +35,9 @@ WHY_LINES = 4
 LINKS_PER_LINE = 2
 UNSURE_LINES = 4
 INFERRED_LINES = 4
+OPINION_LINES = 4
+ADDED_LINES = 2
+"""What a model adds to code's own reasons."""
 INFERRED = "Inferred by the model, not shown by evidence"
 SECOND_OPINION = "The model disagrees"
 HEDGED_STATES = ("Likely cause", "Possible cause")
@@ -88,6 +99,8 @@ class AnswerLines:
     state: str
     """The verdict in words that follow the confidence."""
     headline: str
+    decision: str
+    """Who decided, where a model gave a verdict; empty otherwise."""
     happening: str
     """One paragraph; empty where nothing happens."""
     why_label: str
@@ -100,7 +113,7 @@ class AnswerLines:
     """The relabel rule of an alert whose labels name an exporter; never cut."""
     unsure: tuple[CitedLine, ...]
     second_opinion: tuple[CitedLine, ...]
-    """A model's, where it disagrees; at most one."""
+    """What a model would rather say, and its reasons."""
     inferred: tuple[CitedLine, ...]
     """What a model concludes in its own words."""
     confidence: str
@@ -129,13 +142,14 @@ def answer_lines(view: AnswerView, *, page_url: str) -> AnswerLines:
     return AnswerLines(
         state=state,
         headline=headline,
+        decision=sentence(view.decision_line, LINE),
         happening=sentence(happening, QUERY_LINE),
         why_label="Why" if view.established else "What I see",
-        why=cite.claims(view.section(Section.WHY)[:WHY_LINES]),
+        why=cite.claims(view.section(Section.WHY)[: _why_lines(view)]),
         steps=steps or (_no_step(view),),
         routing=tuple(sentence(step.text, QUERY_LINE) for step in view.routing),
         unsure=tuple(lines),
-        second_opinion=cite.claims(view.section(Section.SECOND_OPINION)[:1]),
+        second_opinion=cite.claims(view.section(Section.SECOND_OPINION)[:OPINION_LINES]),
         inferred=cite.claims(view.section(Section.INFERRED)[:INFERRED_LINES]),
         confidence=_confidence(view),
         earlier=_earlier(view, cite),
@@ -156,6 +170,10 @@ def _state_and_headline(view: AnswerView) -> tuple[str, str]:
         for hedge, plainly in HEDGES:
             headline = headline.replace(hedge, plainly, 1)
     return view.state_label, headline
+
+
+def _why_lines(view: AnswerView) -> int:
+    return WHY_LINES if view.written_by == BUILT_IN_WRITER else WHY_LINES + ADDED_LINES
 
 
 def _no_step(view: AnswerView) -> str:

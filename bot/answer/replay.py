@@ -19,17 +19,19 @@ from typing import Any
 from faultline.analysis.case.folder import Case, read_case, read_diagnosis, read_report
 from faultline.analysis.case.gap_groups import grouped
 from faultline.analysis.errors import EvidenceError
-from faultline.analysis.vocabulary import Diagnosis, Frozen, Report, Section
+from faultline.analysis.vocabulary import BUILT_IN_WRITER, Diagnosis, Frozen, Report, Section
 from faultline.bot.answer.asserted.ground import ground_of
-from faultline.bot.answer.finding_ids import claims_renamed, with_stable_ids
+from faultline.bot.answer.deciding import judged
+from faultline.bot.answer.finding_ids import claims_renamed, verdict_renamed, with_stable_ids
 from faultline.bot.answer.guidance import guidance_text, with_guidance
-from faultline.bot.answer.lines import INFERRED, SECOND_OPINION
+from faultline.bot.answer.lines import INFERRED
 from faultline.bot.answer.view import AnswerView, answer_view
 from faultline.bot.answer.writer.built_in import word
 from faultline.bot.answer.writer.guard import keep_supported
 from faultline.bot.answer.writer.plain_text import quotable
 
-BUILT_IN = "built-in"
+OF_THE_MODEL = "Of the model"
+"""Before the lines of a dissent, which the line below the headline has announced."""
 MOST_RIVALS = 4
 """Causes besides the first that the terminal shows."""
 VERDICT_STYLE = {
@@ -64,11 +66,9 @@ def replay(folder: Path) -> Replayed:
 
     began = time.perf_counter()
     case = read_case(folder)
-    diagnosis = diagnose(case)
+    diagnosis, stored = _stored(case, diagnose(case))
     analyzed = time.perf_counter()
-    report = with_guidance(
-        _stored(case, diagnosis) or word(diagnosis, case.alert, case.gaps), case.runbooks
-    )
+    report = with_guidance(stored or word(diagnosis, case.alert, case.gaps), case.runbooks)
     timings = {
         "analyze_s": round(analyzed - began, 3),
         "write_s": round(time.perf_counter() - analyzed, 3),
@@ -76,22 +76,27 @@ def replay(folder: Path) -> Replayed:
     return Replayed(case, diagnosis, report, timings)
 
 
-def _stored(case: Case, diagnosis: Diagnosis) -> Report | None:
-    """The report that a model wrote for this case, without what today's findings do not support;
-    None if there is none."""
+def _stored(case: Case, diagnosis: Diagnosis) -> tuple[Diagnosis, Report | None]:
+    """The diagnosis as the stored verdict of a model leaves it, and the report that a model wrote,
+    both without what today's findings do not support; None where there is no such report."""
     try:
         report, stored_diagnosis = read_report(case.path), read_diagnosis(case.path)
     except EvidenceError:
-        return None
-    if report.written_by == BUILT_IN:
-        return None
+        return diagnosis, None
+    if report.written_by == BUILT_IN_WRITER:
+        return diagnosis, None
     # The analysis of today numbers its findings differently.
     _, names = with_stable_ids(stored_diagnosis, diagnosis, ())
+    decision = stored_diagnosis.decision
+    if decision is not None:
+        verdict = verdict_renamed(decision.verdict, names)
+        ground = ground_of(case, diagnosis)
+        diagnosis = judged(verdict, ground, decision.policy, decision.model)
     renamed = report.model_copy(
         update={"claims": claims_renamed(report.claims, names), "dropped": ()}
     )
     ground = ground_of(case, diagnosis)
-    return keep_supported(renamed, diagnosis, case.alert, gaps=case.gaps, ground=ground)
+    return diagnosis, keep_supported(renamed, diagnosis, case.alert, gaps=case.gaps, ground=ground)
 
 
 def as_json(replayed: Replayed) -> dict[str, Any]:
@@ -105,6 +110,7 @@ def json_of(view: AnswerView) -> dict[str, Any]:
         "verdict": view.verdict.value,
         "confidence": view.confidence,
         "headline": view.headline,
+        **({"decision": view.decision.model_dump(mode="json")} if view.decision else {}),
         "causes": _dump(view.causes),
         "findings": _dump(tuple(view.findings.values())),
         "impact": view.impact.model_dump(mode="json"),
@@ -132,7 +138,9 @@ def print_report(replayed: Replayed) -> None:
         decided.append(f", confidence {view.confidence:.2f}", style="not bold dim")
     console.print(decided)
     console.print(Text(view.headline, style="bold"))
-    labels = {Section.INFERRED: f"{INFERRED}: ", Section.SECOND_OPINION: f"{SECOND_OPINION}: "}
+    if view.decision_line:
+        console.print(Text(view.decision_line, style="italic"))
+    labels = {Section.INFERRED: f"{INFERRED}: ", Section.SECOND_OPINION: f"{OF_THE_MODEL}: "}
     for claim in view.ordered_claims:
         text = Text(f"  {labels.get(claim.section, '')}{claim.text} ")
         console.print(text, Text(" ".join(claim.findings), style="cyan"))

@@ -19,6 +19,7 @@ from faultline.analysis.vocabulary import (
     Alert,
     Cause,
     Claim,
+    Decision,
     Diagnosis,
     Evidence,
     Finding,
@@ -32,6 +33,7 @@ from faultline.analysis.vocabulary import (
 )
 from faultline.analysis.wording.names import subject_name
 from faultline.bot.answer.writer.built_in import word
+from faultline.bot.answer.writer.decision_words import decision_line
 from faultline.bot.answer.writer.doubts import remaining_gaps, tells_apart
 from faultline.bot.answer.writer.headline import with_called_names
 from faultline.bot.answer.writer.next_steps import routing_step
@@ -128,6 +130,10 @@ class AnswerView:
     model_use: ModelUse | None = None
     record: Finding | None = None
     """How often earlier answers of this kind were right."""
+    decision: Decision | None = None
+    """None where no model gave a verdict."""
+    decision_line: str = ""
+    """Who decided, where a model gave one: it stands below the headline."""
 
     @property
     def cause(self) -> Cause | None:
@@ -274,6 +280,8 @@ def answer_view(
         began=began(diagnosis),
         model_use=written.model_use,
         record=record[0] if record else None,
+        decision=diagnosis.decision,
+        decision_line=quotable(decision_line(diagnosis)),
     )
 
 

@@ -17,7 +17,16 @@ from starlette.requests import Request
 from faultline.analysis.case.folder import Case, read_case, read_diagnosis, read_report
 from faultline.analysis.deploys.verdict import DeployVerdict
 from faultline.analysis.errors import EvidenceError, SettingsError
-from faultline.analysis.vocabulary import Cause, Evidence, Finding, Gap, Impact, Report, Verdict
+from faultline.analysis.vocabulary import (
+    Cause,
+    Decision,
+    Evidence,
+    Finding,
+    Gap,
+    Impact,
+    Report,
+    Verdict,
+)
 from faultline.bot.answer.replay import json_of
 from faultline.bot.answer.view import answer_view
 from faultline.bot.intake.incident_requests import MOST_TEXT, since_of
@@ -169,6 +178,11 @@ class Answer(Shown):
     verdict: Verdict
     confidence: float
     headline: str
+    decision: Decision | None = Field(
+        default=None,
+        description="Who decided; only where a model gave a verdict.",
+        exclude_if=lambda decision: decision is None,
+    )
     causes: tuple[Cause, ...]
     findings: tuple[Finding, ...]
     impact: Impact

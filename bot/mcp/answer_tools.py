@@ -48,11 +48,12 @@ def sentences_of(view: AnswerView) -> tuple[Sentence, ...]:
     else:
         first = view.impact.findings
     headline = Sentence("headline", view.headline, first)
+    decided = [Sentence("decision", view.decision_line, ())] if view.decision_line else []
     sentences = [
         _sentence(claim.section.value, claim) for claim in (*view.ordered_claims, *view.beside)
     ]
     steps = [_sentence("next_step", claim) for claim in (*view.next_steps, *view.routing)]
-    return (headline, *sentences, *steps)
+    return (headline, *decided, *sentences, *steps)
 
 
 def _sentence(place: str, claim: Claim) -> Sentence:

@@ -4,6 +4,7 @@ jobs."""
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
@@ -65,6 +66,13 @@ class ModelSettings(Section):
     queries: bool = True
     """Whether it may ask connectors in their own query languages. `false`: only what the other
     tools ask."""
+    decides: Literal["never", "below_bar", "dissent_only"] = "below_bar"
+    """What its verdict may do. `below_bar`: lead the answer where code is less sure than the bar,
+    once code has verified its grounds. `dissent_only`: it is shown, and changes nothing. `never`:
+    it is not shown either."""
+    record: Path | None = None
+    """What this model achieved, as `faultline eval CASES --model --json` prints it: it sets the bar
+    and how sure an answer is. Unset: cautious numbers (docs/model.md)."""
     investigate_s: float = Field(default=150, gt=0)
     """The longest time for all its responses and tool calls together."""
     max_rounds: int = Field(default=12, ge=1, le=100)

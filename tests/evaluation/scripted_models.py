@@ -66,7 +66,13 @@ def hostile(body: dict[str, Any]) -> Response:
                 {"parts": [{"relation": "shows", "findings": [ids[0]], "joint": order}] * 2},
             ],
             "inferences": [{"text": order, "because": [ids[0]]}],
-            "second_opinion": {"subject": order, "text": order, "because": [ids[0]]},
+            "verdict": {
+                "kind": "other_cause",
+                "subject": order,
+                "confidence": 1.0,
+                "grounds": [{"relation": "shows", "findings": [ids[0]]}],
+                "text": order,
+            },
             "next_steps": [order, "N99"],
             "question": order,
         }
@@ -98,10 +104,14 @@ def expert(body: dict[str, Any]) -> Response:
     report = _report(_shown(causes[0].findings[:3] if causes else _FINDING.findall(text)[:3]))
     better = _beneath(causes, text)
     if better is not None:
-        report["second_opinion"] = {
+        report["verdict"] = {
+            "kind": "other_cause",
             "subject": better.subject,
+            "confidence": 0.75,
+            "grounds": [
+                {"relation": "shows", "findings": [finding]} for finding in better.findings[:3]
+            ],
             "text": "The first cause calls it, and it was in trouble no later.",
-            "because": list(better.findings[:3]),
         }
     return says(report)(body)
 
@@ -173,7 +183,7 @@ def _report(claims: list[dict[str, Any]]) -> dict[str, Any]:
     return {
         "claims": claims,
         "inferences": [],
-        "second_opinion": None,
+        "verdict": None,
         "next_steps": ["N1"],
         "question": None,
     }

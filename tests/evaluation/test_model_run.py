@@ -37,10 +37,10 @@ def printed(cases: Path, capsys: pytest.CaptureFixture[str], name: str) -> dict[
 def test_an_honest_model_is_graded(cases: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = printed(cases, capsys, "honest")
     assert found["graded"] == 2
-    assert found["first_right_before"] == found["first_right_after"] == 1
+    assert found["right_before"] == found["right_after"] == 1
     assert found["by_model"] == 3
-    assert found["claims"] >= 6
-    assert found["refused"] == found["accepted_although_false"] == found["second_opinions"] == 0
+    assert found["claims"] >= 3
+    assert found["refused"] == found["accepted_although_false"] == found["dissented"] == 0
     assert found["cases"][3]["problem"]
 
 
@@ -54,7 +54,7 @@ def test_a_careless_model_mends_what_was_refused(
 
 def test_nothing_of_a_hostile_model_stands(cases: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = printed(cases, capsys, "hostile")
-    assert found["claims"] == found["inferences"] == found["second_opinions"] == 0
+    assert found["claims"] == found["inferences"] == found["led"] == found["dissented"] == 0
     assert found["accepted_although_false"] == 0
     assert found["refused"] >= 3 * 7
 
@@ -64,7 +64,7 @@ def test_a_model_that_does_not_work_costs_no_answer(
     cases: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
     found = printed(cases, capsys, name)
-    assert found["first_right_after"] == 1
+    assert found["right_after"] == 1
     assert found["by_model"] == (3 if name == "looping" else 0)
 
 
@@ -73,8 +73,8 @@ def test_the_terminal_tells_the_sums(cases: Path, capsys: pytest.CaptureFixture[
         settings = Settings(model=ModelSettings(name="expert", base_url=server.url))
         run_model(cases, settings, json_=False)
     out = capsys.readouterr().out
-    assert "expert: first cause right in 1 of 2 before, 1 after" in out
-    assert "second opinions: 0" in out
+    assert "expert: answer right in 1 of 2 before, 1 after" in out
+    assert "verdicts: 0 agree" in out
 
 
 def test_a_server_that_fails_is_named(cases: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -114,19 +114,25 @@ def obeying(text: str, about: Replayed) -> list[dict[str, Any]]:
     ]
     quoted = [claim("quotes", one, quote=text) for one in ("alert", *ids[:12])]
     quoted += [claim("missing", quote=text), claim("no_data_about", quote=text)]
-    opinion = {"subject": "web", "text": text, "because": ids[:1]}
+    opinion = {
+        "kind": "other_cause",
+        "subject": "web",
+        "confidence": 0.99,
+        "grounds": [part("shows", ids[0]), part("quotes", ids[0], quote=text)],
+        "text": text,
+        "would_decide": text,
+    }
     whole: dict[str, Any] = {
         "headline": text,
-        "verdict": text,
+        "verdict": opinion,
         "inferences": [{"text": text, "because": ids[:1]}, {"text": "x", "because": [text]}],
-        "second_opinion": opinion,
         "next_steps": [text, f"N1 {text}"],
         "question": text,
     }
     other = {**opinion, "subject": text}
     return [
         {"claims": named, **whole},
-        {"claims": [claim("shows", ids[0]), *quoted], **whole, "second_opinion": other},
+        {"claims": [claim("shows", ids[0]), *quoted], **whole, "verdict": other},
     ]
 
 
@@ -199,13 +205,18 @@ def test_what_is_labelled_as_the_models_cannot_leave_its_section(harmless: Repla
     draft = {
         "claims": [claim("shows", because[0])],
         "inferences": [{"text": text, "because": because}],
-        "second_opinion": {"subject": "web", "text": text, "because": because},
+        "verdict": {
+            "kind": "nothing_wrong",
+            "confidence": 0.99,
+            "grounds": [part("shows", because[0])],
+            "text": text,
+        },
         "question": text,
     }
     with serving(says(draft)) as server:
         done = written(harmless, server)
     sections = [one.section for one in done.report.claims if text in one.text]
-    assert sections == [Section.INFERRED, Section.SECOND_OPINION, Section.INFERRED]
+    assert sections == [Section.SECOND_OPINION, Section.INFERRED, Section.INFERRED]
     assert done.report.headline == harmless.report.headline
     assert decided(done.diagnosis) == decided(harmless.diagnosis)
     first = [one.section in BY_A_MODEL for one in done.report.claims]

@@ -44,7 +44,7 @@ def explained_by(assertion: Assertion, ground: Ground) -> Phrase:
     if not ground.is_blamed_change(behind) and behind != (
         story.mechanism or _leading_finding(cause, ground)
     ):
-        raise Refused(f"{behind.id} is not what code blames: infer it, or give a second opinion")
+        raise Refused(f"{behind.id} is not what code blames: infer it, or say so in the verdict")
     if not _is_an_effect(effect, behind, ground) and effect != story.effect:
         raise Refused(f"{effect.id} is no effect of {behind.id} that code has found")
     _in_order(effect, behind, headline=effect == story.effect)
@@ -118,8 +118,10 @@ def candidate(assertion: Assertion, ground: Ground) -> Phrase:
         finding = ground.findings.get(cause.findings[0]) if cause.findings else None
         if cause is first or cause.subject != subject or finding is None or tells_nothing(finding):
             continue
-        if first is None or not ground.blames or cause.confidence < LEAST_CONFIDENCE:
+        if first is None or not ground.blames:
             break
+        if cause.confidence < LEAST_CONFIDENCE:
+            raise Refused(f"code gives {neutral(subject, 60)} less than {LEAST_CONFIDENCE:.0%}")
         near = first.confidence - cause.confidence < AS_LIKELY
         likely = "as likely a" if near else "a less likely"
         what = statement(finding, as_pronoun=finding.subject == subject).clause(

@@ -4,6 +4,7 @@ calls and changes.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -13,7 +14,7 @@ import polars as pl
 
 from faultline.analysis.case.folder import Case
 from faultline.analysis.case.windows import metric_windows
-from faultline.analysis.kinds.finding_details import change_named
+from faultline.analysis.kinds.finding_details import ChangeDetails, change_named
 from faultline.analysis.kinds.signals import SignalClass, classify
 from faultline.analysis.phrasing.statement import Tense
 from faultline.analysis.requests.topology import Topology, read_topology, topology_of
@@ -34,6 +35,7 @@ from faultline.bot.answer.writer.plain_text import neutral, quotable
 
 FELT = ({SignalClass.LATENCY}, {SignalClass.ERRORS, SignalClass.AVAILABILITY})
 """What callers of a service feel: that it is slow, and that it fails."""
+_VERSION = re.compile(r"\bv?\d+(?:\.\d+)+[\w.+-]*")
 ALERT = "alert"
 """Stands for the alert where a finding's id is expected."""
 
@@ -99,6 +101,11 @@ class Ground:
         return {name.casefold(): name for name in sorted(names) if name}
 
     @cached_property
+    def _shown_names(self) -> dict[str, str]:
+        """The same by the names as a model is shown them, without what would render."""
+        return {neutral(name).casefold(): name for name in self.subjects.values()}
+
+    @cached_property
     def written(self) -> str:
         """All that is known of the incident as text in lower case."""
         written = [*self.subjects]
@@ -116,6 +123,11 @@ class Ground:
             change for finding in self.diagnosis.findings if (change := change_named(finding))
         }
         shown = {change_name(change).casefold() for change in changes}
+        for finding in self.diagnosis.findings:
+            details = ChangeDetails.of(finding)
+            if details is not None:
+                words = f"{details.title or ''} {details.before or ''} {details.after or ''}"
+                shown |= {word.casefold() for word in _VERSION.findall(words)}
         return frozenset(names | set(self.subjects) | {c.casefold() for c in changes} | shown)
 
     def finding(self, finding_id: str) -> Finding:
@@ -127,7 +139,8 @@ class Ground:
 
     def subject(self, name: str) -> str:
         """The name as the case spells it. Raises Refused."""
-        subject = self.subjects.get(name.strip().casefold())
+        written = name.strip().casefold()
+        subject = self.subjects.get(written) or self._shown_names.get(written)
         if subject is None:
             raise Refused(f"{neutral(name, 60)} is no service, place or rank of this case")
         return subject

@@ -6,7 +6,12 @@ import re
 from datetime import datetime, timedelta
 
 from faultline.analysis.case.observations import KIND as OBSERVATION
-from faultline.analysis.kinds.finding_details import ChangeDetails, LineDetails, SignatureDetails
+from faultline.analysis.kinds.finding_details import (
+    ChangeDetails,
+    LineDetails,
+    ObservationDetails,
+    SignatureDetails,
+)
 from faultline.analysis.kinds.finding_kinds import ALERT_IN_RANGE, LOG_NEW, LOG_SURGE, LOG_VANISHED
 from faultline.analysis.phrasing.clauses import statement
 from faultline.analysis.phrasing.log_forms import message_of
@@ -30,6 +35,8 @@ from faultline.bot.answer.writer.story import change_called
 UP, DOWN, STEADY = "up", "down", "unaffected"
 _DIRECTIONS = {UP: UP, DOWN: DOWN, STEADY: STEADY, "rose": UP, "fell": DOWN}
 _CLAUSE = re.compile(r": |(?<=\w)\. ")
+_MOVED = re.compile(r" (rose|fell) from ")
+_QUOTED = re.compile(r'"[^"]*"|“[^”]*”')
 STEADY_SHARE = 0.02
 """A smaller move between two levels has no direction."""
 
@@ -74,7 +81,9 @@ def unaffected(assertion: Assertion, ground: Ground) -> Phrase:
     """A signal that did not move, or services whose requests did as before."""
     if assertion.findings:
         finding = cited_finding(assertion, ground)
-        steady = finding.kind == OBSERVATION and direction(finding) == STEADY
+        row = ObservationDetails.of(finding)
+        inside = row is not None and row.departed is False
+        steady = finding.kind == OBSERVATION and (inside or direction(finding) == STEADY)
         if not steady and finding.kind != ALERT_IN_RANGE.name:
             raise Refused(f"{finding.id} does not say that something stayed as usual")
         return statement(finding).clause(ground.tense_of(finding))
@@ -135,7 +144,9 @@ def direction(finding: Finding) -> str | None:
         return None
     before, after = _levels(finding)
     if before is None or after is None:
-        return None
+        # What others wrote stands in quotation marks.
+        moved = _MOVED.search(_QUOTED.sub("", finding.sentence))
+        return _DIRECTIONS[moved[1]] if moved else None
     if abs(after - before) <= STEADY_SHARE * max(abs(before), abs(after)):
         return None
     return UP if after > before else DOWN

@@ -11,7 +11,7 @@ from faultline.analysis.kinds.finding_details import ChangeDetails, LineDetails,
 from faultline.analysis.kinds.finding_kinds import CHANGE_RULED_OUT, LOG_VANISHED
 from faultline.analysis.phrasing.statement import Part, Phrase, name, say
 from faultline.analysis.secrets.redaction import masked
-from faultline.analysis.vocabulary import Assertion, Claim, Finding, SecondOpinion, Section, Verdict
+from faultline.analysis.vocabulary import Assertion, Claim, Finding, Section
 from faultline.analysis.wording.names import change_name
 from faultline.bot.answer.asserted.ground import ALERT, Ground, Refused
 from faultline.bot.answer.asserted.measurements import cited_finding
@@ -134,8 +134,7 @@ CLAIM_LIMIT = 700
 INFERENCE_LIMIT = 300
 MOST_REASONS = 6
 # A digit behind a letter belongs to a name, but F3 would look like a cited finding.
-_FIGURE = re.compile(r"(?<![a-z])\d|\b(?:f|l)\d")
-SECOND_OPINION = "It may rather be"
+_FIGURE = re.compile(r"(?<![a-z0-9])\d|\b(?:f|l)\d")
 
 
 def inference(text: str, because: Sequence[str], ground: Ground) -> Claim:
@@ -150,22 +149,9 @@ def question_to_a_person(text: str, ground: Ground) -> Claim:
     return Claim(text=phrase, findings=(), section=Section.INFERRED)
 
 
-def second_opinion(
-    subject: str, because: Sequence[str], text: str, ground: Ground
-) -> tuple[SecondOpinion, Claim]:
-    """Another cause with its reasons. Raises Refused where it is the first one, or unknown."""
-    if ground.diagnosis.verdict is Verdict.NO_ACTIVE_INCIDENT:
-        raise Refused("there is no active incident that could have another cause")
-    named, cause = ground.subject(subject), ground.cause
-    if cause is not None and named == cause.subject:
-        raise Refused("that is the cause that code ranked first")
-    ids = _reasons(because, ground)
-    rank = next((cause.rank for cause in ground.diagnosis.causes if cause.subject == named), None)
-    words = _without_figures(text, ground)
-    where = f" (candidate {rank})" if rank else ""
-    opening = say("{rather} {who}{where}", rather=SECOND_OPINION, who=name(named), where=where)
-    claim = Claim(text=f"{opening}. {words}", findings=ids, section=Section.SECOND_OPINION)
-    return SecondOpinion(subject=named, rank=rank, findings=ids, text=words), claim
+def verdict_words(text: str, ground: Ground) -> str:
+    """Why a model says what it says. Raises Refused."""
+    return _without_figures(text, ground)
 
 
 def stored_inference(claim: Claim, ground: Ground) -> Claim:

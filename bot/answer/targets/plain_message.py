@@ -113,6 +113,8 @@ def answer_text_lines(
     """The answer in its order, what was checked and is fine, and what could not be collected."""
     answer = answer_lines(view, page_url=page_url)
     lines = [f"{answer.state}: {answer.headline}"]
+    if answer.decision:
+        lines.append(answer.decision)
     if answer.happening:
         lines.append(f"What's happening: {answer.happening}")
     lines += _listed(answer.why_label, [_cited(line) for line in answer.why])

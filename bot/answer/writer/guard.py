@@ -10,16 +10,28 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 
 from faultline.analysis.secrets.redaction import masked
-from faultline.analysis.vocabulary import Alert, Claim, Diagnosis, Gap, Report, Section, Verdict
+from faultline.analysis.vocabulary import Alert, Claim, Diagnosis, Gap, Report, Section
 from faultline.bot.answer.asserted.ground import Ground, Refused, offered_steps
 from faultline.bot.answer.asserted.quotations import CLAIM_LIMIT, harmless, stored_inference
-from faultline.bot.answer.asserted.relations import worded
-from faultline.bot.answer.writer.built_in import HEADLINE_LIMIT, MAX_CLAIMS, memory_claims, word
+from faultline.bot.answer.asserted.relations import PLAIN, worded
+from faultline.bot.answer.asserted.verdicts import is_about
+from faultline.bot.answer.writer.built_in import (
+    HEADLINE_LIMIT,
+    MAX_CLAIMS,
+    MOST_REMEMBERED,
+    memory_claims,
+    word,
+)
+from faultline.bot.answer.writer.decision_words import dissent_claim
 from faultline.bot.answer.writer.plain_text import clipped, neutral
 
 MODEL_CLAIMS = 10
 MAX_NEXT_STEPS = 5
 BY_A_MODEL = (Section.INFERRED, Section.SECOND_OPINION)
+LEAST_ADDED = 3
+"""Claims of a model that are shown beside code's evidence, however much else there is."""
+GROUNDS_SHOWN = 3
+"""Of a dissent; the page has no room for more reasons that lead nowhere."""
 
 
 def keep_supported(
@@ -45,25 +57,19 @@ def keep_supported(
     claims = _passing_claims(
         report.claims, lambda claim: _again(claim, case_ground), dropped, MODEL_CLAIMS
     )
-    if not claims and report.second_opinion is None:
+    if not claims and diagnosis.decision is None:
         return built_in.model_copy(update={"dropped": tuple(dropped)})
     # Steps are code's own: one that is no longer offered is dropped.
     offered = {step.text: step.claim for step in offered_steps(diagnosis, alert)}
     steps = [
         offered[next_step.text] for next_step in report.next_steps if next_step.text in offered
     ]
-    # Its reasons are those of its sentence, and without that it falls.
-    rather = next((claim for claim in claims if claim.section is Section.SECOND_OPINION), None)
-    opinion = None
-    if rather and report.second_opinion:
-        opinion = report.second_opinion.model_copy(update={"findings": rather.findings})
     return report.model_copy(
         update={
             "headline": built_in.headline,
-            "claims": _with_code_evidence(claims, built_in, diagnosis),
+            "claims": _beside_code_evidence(claims, built_in, case_ground),
             "next_steps": tuple(steps[:MAX_NEXT_STEPS]) or built_in.next_steps,
             "dropped": tuple(dropped),
-            "second_opinion": opinion,
         }
     )
 
@@ -75,24 +81,75 @@ def _again(claim: Claim, ground: Ground) -> Claim:
     return worded(claim.asserted, ground, claim.section)
 
 
-def _with_code_evidence(
-    claims: Sequence[Claim], built_in: Report, diagnosis: Diagnosis
+def _beside_code_evidence(
+    claims: Sequence[Claim], built_in: Report, ground: Ground
 ) -> tuple[Claim, ...]:
-    """The claims, with code's own evidence where none of them is about the first cause, and what
-    memory knows."""
-    shown = [claim for claim in claims if claim.section not in BY_A_MODEL]
-    cause = diagnosis.first_cause if diagnosis.verdict is Verdict.CAUSE_FOUND else None
-    findings = {finding for claim in shown for finding in claim.findings}
-    matching_claims: list[Claim] = []
-    if not shown or (cause is not None and findings.isdisjoint(cause.findings)):
-        matching_claims = [claim for claim in built_in.claims if claim.section is Section.WHY]
-    remembered = [
-        memory_claim
-        for memory_claim in memory_claims(diagnosis)
-        if memory_claim.findings[0] not in findings
-    ]
-    other_claims = [claim for claim in claims if claim.section in BY_A_MODEL]
-    return (*matching_claims, *shown, *other_claims, *remembered)[:MAX_CLAIMS]
+    """Code's own evidence as it is, then what the model adds to it, then what it would rather say
+    and concludes, then what memory knows. Nothing of a model's takes code's place."""
+    diagnosis = ground.diagnosis
+    by_code = [claim for claim in built_in.claims if claim.section is Section.WHY]
+    dissent = dissent_claim(diagnosis)
+    grounds = _grounds(ground)
+    model_why = [claim for claim in claims if claim.section not in BY_A_MODEL]
+    rather: list[Claim] = []
+    if dissent is not None:
+        # What speaks for the model's own answer is no reason for code's.
+        stated = {claim.text for claim in grounds}
+        speaks = [claim for claim in model_why if _speaks_for(claim, ground)]
+        model_why = [claim for claim in model_why if claim not in speaks]
+        speaks = [claim for claim in speaks if claim.text not in stated]
+        grounds_shown = [*grounds, *speaks][:GROUNDS_SHOWN]
+        rather = [dissent, *_in_section(grounds_shown, Section.SECOND_OPINION)]
+    else:
+        model_why = [*grounds, *model_why]
+    concluded = [claim for claim in claims if claim.section is Section.INFERRED]
+    stored = [claim for claim in claims if claim.section is Section.SECOND_OPINION]
+    # A report of an earlier version holds its second opinion as a claim.
+    rather = rather or stored
+    remembered = memory_claims(diagnosis)[:MOST_REMEMBERED]
+    fixed = len(by_code) + len(rather) + len(concluded)
+    added = _adding(model_why, by_code)[: max(MAX_CLAIMS - fixed, LEAST_ADDED)]
+    return (*by_code, *added, *rather, *concluded, *remembered)
+
+
+def _grounds(ground: Ground) -> list[Claim]:
+    """The grounds of the model's verdict in today's words."""
+    decision = ground.diagnosis.decision
+    claims = []
+    for assertion in decision.verdict.grounds if decision is not None else ():
+        try:
+            claims.append(worded([assertion], ground))
+        except Refused:
+            # What leads now may be said in another way below the headline.
+            continue
+    return claims
+
+
+def _speaks_for(claim: Claim, ground: Ground) -> bool:
+    """Whether all that a claim cites is of what the dissenting model names, and not of code's
+    cause."""
+    decision, cause = ground.diagnosis.decision, ground.cause
+    named = decision.verdict.subject if decision is not None else None
+    of_code = set(cause.findings) if cause is not None else set()
+    findings = [ground.findings[f] for f in claim.findings if f in ground.findings]
+    about = [f for f in findings if named and is_about(f, named) and f.id not in of_code]
+    return bool(findings) and len(about) == len(findings)
+
+
+def _adding(claims: Sequence[Claim], by_code: Sequence[Claim]) -> list[Claim]:
+    """The claims that say more than code's own evidence."""
+    added: list[Claim] = []
+    cited = {finding for claim in by_code for finding in claim.findings}
+    for claim in claims:
+        plain = all(assertion.relation in PLAIN for assertion in claim.asserted)
+        repeats = plain and bool(claim.findings) and cited.issuperset(claim.findings)
+        if not repeats and all(claim.text != other.text for other in (*by_code, *added)):
+            added.append(claim)
+    return added
+
+
+def _in_section(claims: Sequence[Claim], section: Section) -> list[Claim]:
+    return [claim.model_copy(update={"section": section}) for claim in claims]
 
 
 def _harmless(

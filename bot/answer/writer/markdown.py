@@ -57,6 +57,7 @@ def _facts(view: AnswerView) -> list[str]:
     # Two spaces at the end of a line break it in Markdown.
     return [
         f"**{view.state_label}**{f': {shown(view.how_sure)}' if view.how_sure else ''}  ",
+        *([f"{shown(view.decision_line)}  "] if view.decision_line else []),
         f"Alert: {shown(alert.title)} ({shown(alert.source)}{about}, "
         f"{alert.started_at:%Y-%m-%d %H:%M:%S} UTC)  ",
         f"Written by: {shown(view.written_by)}{took}",

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 
 from pydantic import BaseModel
 
 from faultline.analysis.errors import BudgetExceeded, ConnectorError, FaultlineError
 from faultline.bot.investigation.model.budget import Budget, LoopGuard
-from faultline.bot.investigation.model.client import ModelClient
+from faultline.bot.investigation.model.client import SMALL_ANSWER_TOKENS, ModelClient
 from faultline.bot.investigation.model.drafts import CheckedDraft
 from faultline.bot.investigation.model.schemas import strict_schema
 from faultline.bot.investigation.model.toolbox import Toolbox, observed, safe_call
@@ -48,6 +48,8 @@ REPAIR = (
     "said as an inference, or left out."
 )
 MOST_REFUSED = 12
+ESTIMATE_MAY_BE_OFF = 200
+"""Tokens by which a server's count of a large request differs from ours."""
 SAME = (
     '{{"note": "this call was made before: its result stands above, at call {number} of this '
     'conversation"}}'
@@ -161,6 +163,11 @@ class Conversation(Generic[D]):
                     else f"an answer was {_ENDINGS[answer.ending]}"
                 )
             await self._run_calls(self.toolbox, answer.calls)
+            if answer.calls_left_out:
+                count = len(answer.calls)
+                note = f"The first {count} calls ran; {answer.calls_left_out} more did not."
+                self._add(TranscriptLine(kind="told", text=note))
+                await self.save()
         return "answered"
 
     def _open_calls(self) -> list[ToolCall]:
@@ -300,20 +307,22 @@ class Conversation(Generic[D]):
             return draft
 
     def _better(self, drafts: Sequence[D]) -> D:
-        """The draft with the most claims that stand, then the fewest refused, then the later one.
-        A correction may hold the corrected claims alone, so the later draft is not always better.
-        """
+        """The draft with the most claims and grounds that stand, then the fewest refused, then the
+        later one. A correction may hold the corrected claims alone, so the later draft is not
+        always better."""
 
         def merit(draft: D) -> tuple[int, int]:
             review = self.review(draft)
-            return len(review.claims), -len(review.refused)
+            verdict = review.verdict
+            standing = len(review.claims) + (1 + len(verdict.claims) if verdict else 0)
+            return standing, -len(review.refused)
 
         # Of equals, `max` takes the first one, so begin with the latest.
         return max(reversed(drafts), key=merit)
 
     async def _drafted(self, history: Sequence[Entry], *, bare: bool = False) -> D:
         for again in (True, False):
-            turn = self._turn(history, report=True, bare=bare)
+            turn = self._with_room(self._turn(history, report=True, bare=bare))
             answer = await self.client.answer(turn, within_s=max(1.0, self.budget.seconds_left))
             draft, why = self._read(answer)
             await self._record_answer(turn, answer, reports=True, error=draft is None)
@@ -346,6 +355,15 @@ class Conversation(Generic[D]):
         limit = self.budget.settings.max_output_tokens
         specs = self.toolbox.specs if self.toolbox and not bare else ()
         return Turn(self.prompt.text, history, limit, specs, schema)
+
+    def _with_room(self, turn: Turn) -> Turn:
+        """A short answer is better than a request that is refused for its size."""
+        context = self.client.context
+        if context is None:
+            return turn
+        room = context - self.budget.estimated(turn) - ESTIMATE_MAY_BE_OFF
+        limit = min(turn.max_output_tokens, max(SMALL_ANSWER_TOKENS, room))
+        return replace(turn, max_output_tokens=limit)
 
     def _history(self) -> list[Entry]:
         # Without drafts: `_repaired` adds the one that it corrects.

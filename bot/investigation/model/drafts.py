@@ -11,11 +11,19 @@ from typing import Any, TypeVar
 import pydantic_core
 from pydantic import BaseModel, Field, ValidationError
 
-from faultline.analysis.vocabulary import Assertion, Claim, Report, SecondOpinion
+from faultline.analysis.vocabulary import (
+    Assertion,
+    Claim,
+    ModelVerdict,
+    Report,
+    Rival,
+    VerdictKind,
+)
 from faultline.analysis.wording.phrases import plain
 from faultline.bot.answer.asserted import quotations
 from faultline.bot.answer.asserted.ground import Ground, Refused, chosen_steps, offered_steps
 from faultline.bot.answer.asserted.relations import JOINTS, RELATIONS, worded
+from faultline.bot.answer.asserted.verdicts import CheckedVerdict, checked_verdict
 from faultline.bot.answer.writer.built_in import word
 from faultline.bot.answer.writer.payload import Redactor
 from faultline.bot.answer.writer.plain_text import neutral
@@ -53,12 +61,24 @@ class DraftInference(BaseModel):
     because: list[str]
 
 
-class DraftOpinion(BaseModel):
-    """Another cause than the first."""
+class DraftRival(BaseModel):
+    """Another explanation, and what speaks most against it."""
 
     subject: str
-    text: str
-    because: list[str]
+    finding: str
+
+
+class DraftVerdict(BaseModel):
+    """What the evidence points to."""
+
+    kind: str = Field(json_schema_extra={"enum": [kind.value for kind in VerdictKind]})
+    subject: str | None = Field(default=None, description="Of the cause, as the data writes it.")
+    change: str | None = Field(default=None, description="Id of the change to blame, or null.")
+    confidence: float = Field(description="From 0 to 1: how likely this is right.")
+    grounds: list[DraftPart] = []
+    rivals: list[DraftRival] = []
+    text: str = Field(default="", description="One sentence why, without figures.")
+    would_decide: str | None = None
 
 
 class Draft(BaseModel):
@@ -66,7 +86,7 @@ class Draft(BaseModel):
 
     claims: list[DraftClaim]
     inferences: list[DraftInference] = []
-    second_opinion: DraftOpinion | None = None
+    verdict: DraftVerdict | None = None
     next_steps: list[str] = Field(default=[], description="Ids of offered steps, such as N1.")
     question: str | None = Field(default=None, description="For a person who knows the system.")
 
@@ -87,7 +107,7 @@ class CheckedDraft:
     """What stands of a draft, and what does not with its reasons, by the words of the draft."""
 
     claims: list[Claim] = field(default_factory=list)
-    second_opinion: SecondOpinion | None = None
+    verdict: CheckedVerdict | None = None
     refused: list[str] = field(default_factory=list)
     refused_claims: list[tuple[Assertion, ...]] = field(default_factory=list)
     """Those of `refused` that are claims, as data."""
@@ -98,14 +118,14 @@ def read_draft(text: str) -> Draft:
     fields = _object_in(text)
     claims = _read_all(fields.get("claims"), _claim)
     inferences = _read_all(fields.get("inferences"), DraftInference.model_validate)
-    opinions = _read_all([fields.get("second_opinion")], DraftOpinion.model_validate)
-    if not claims and not inferences and not opinions:
+    verdicts = _read_all([fields.get("verdict")], DraftVerdict.model_validate)
+    if not claims and not inferences and not verdicts:
         raise ValueError("makes no claim")
     steps, question = fields.get("next_steps"), fields.get("question")
     return Draft(
         claims=claims,
         inferences=inferences,
-        second_opinion=opinions[0] if opinions else None,
+        verdict=verdicts[0] if verdicts else None,
         next_steps=[s for s in steps if isinstance(s, str)] if isinstance(steps, list) else [],
         question=question if isinstance(question, str) and question.strip() else None,
     )
@@ -140,7 +160,7 @@ def check_draft(draft: Draft | AnswerDraft, ground: Ground, redactor: Redactor) 
         text, ids = _line(guess.text, redactor), guess.because[:MAX_IDS]
         _try(checked_draft, f"inference {number}", partial(quotations.inference, text, ids, ground))
     if isinstance(draft, Draft):
-        _opinion(draft.second_opinion, checked_draft, ground, redactor)
+        _verdict(draft.verdict, checked_draft, ground, redactor)
         if draft.question:
             line = _line(draft.question, redactor)
             _try(
@@ -160,25 +180,50 @@ def report_of(draft: Draft, checked_draft: CheckedDraft, ground: Ground, written
         next_steps=chosen_steps(draft.next_steps, offered_steps(diagnosis, alert)),
         written_by=written_by,
         dropped=tuple(checked_draft.refused),
-        second_opinion=checked_draft.second_opinion,
     )
 
 
-def _opinion(
-    opinion: DraftOpinion | None, checked_draft: CheckedDraft, ground: Ground, redactor: Redactor
+def _verdict(
+    draft: DraftVerdict | None, checked_draft: CheckedDraft, ground: Ground, redactor: Redactor
 ) -> None:
-    if opinion is None:
+    if draft is None:
         return
     try:
-        checked_draft.second_opinion, claim = quotations.second_opinion(
-            _line(opinion.subject, redactor),
-            opinion.because[:MAX_IDS],
-            _line(opinion.text, redactor),
-            ground,
-        )
-        checked_draft.claims.append(claim)
+        checked_draft.verdict = checked_verdict(_verdict_of(draft, ground, redactor), ground)
     except Refused as why:
-        checked_draft.refused.append(f"the second opinion: {why}")
+        checked_draft.refused.append(f"the verdict: {why}")
+        return
+    checked_draft.refused += checked_draft.verdict.refused
+
+
+def _verdict_of(draft: DraftVerdict, ground: Ground, redactor: Redactor) -> ModelVerdict:
+    """Raises Refused."""
+    kinds = [kind for kind in VerdictKind if kind.value == draft.kind.strip().casefold()]
+    if not kinds:
+        raise Refused(f"there is no kind {neutral(draft.kind, 40)}")
+    rivals = []
+    for rival in draft.rivals[:MAX_IDS]:
+        subject = ground.subjects.get(_line(rival.subject, redactor).strip().casefold())
+        if subject is not None:
+            rivals.append(Rival(subject=subject, finding=rival.finding.strip("[]() ")))
+    return ModelVerdict(
+        kind=kinds[0],
+        subject=_line(draft.subject or "", redactor).strip() or None,
+        change=_line(draft.change or "", redactor).strip() or None,
+        confidence=min(1.0, max(0.0, draft.confidence)),
+        grounds=tuple(_assertion(part, redactor) for part in draft.grounds[:MAX_IDS]),
+        rivals=tuple(rivals),
+        text=_words(draft.text, ground, redactor),
+        would_decide=_words(draft.would_decide or "", ground, redactor),
+    )
+
+
+def _words(text: str, ground: Ground, redactor: Redactor) -> str:
+    """Words of its own, or nothing: without them the grounds still speak."""
+    try:
+        return quotations.verdict_words(_line(text, redactor), ground)
+    except Refused:
+        return ""
 
 
 def _try(checked_draft: CheckedDraft, what: str, make: Callable[[], Claim]) -> bool:

@@ -12,12 +12,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from faultline.analysis.case.folder import read_diagnosis
+from faultline.analysis.case.folder import json_bytes, read_diagnosis
 from faultline.analysis.errors import FaultlineError
-from faultline.analysis.vocabulary import Assertion, Claim, Diagnosis, ModelUse, Report
+from faultline.analysis.vocabulary import (
+    Assertion,
+    Claim,
+    DecisionPolicy,
+    Diagnosis,
+    ModelUse,
+    ModelVerdict,
+    Report,
+)
 from faultline.bot.answer.asserted.ground import Ground, ground_of
 from faultline.bot.answer.asserted.relations import described
-from faultline.bot.answer.finding_ids import claims_renamed
+from faultline.bot.answer.deciding import judged
+from faultline.bot.answer.finding_ids import claims_renamed, verdict_renamed
+from faultline.bot.answer.model_record import ModelRecord, policy_of, read_record
 from faultline.bot.answer.view import NO_REPORT
 from faultline.bot.answer.writer.built_in import word
 from faultline.bot.answer.writer.guard import keep_supported
@@ -36,6 +46,7 @@ from faultline.prompts import load_prompt
 STORE = "model"
 """Folder of the case that holds what was sent, answered and collected."""
 LAST = "Write the report now."
+FINDINGS = "findings.json"
 
 
 @dataclass(frozen=True)
@@ -82,6 +93,7 @@ async def investigate(
         records = await open_records(model_session)
         budget = Budget(settings.model, ModelLimits.of(settings.model), day=day)
         refused: list[tuple[Assertion, ...]] = []
+        verdict: ModelVerdict | None = None
         try:
             draft, ended = await _draft(settings, records, budget, progress)
             use = budget.use(ended)
@@ -91,13 +103,15 @@ async def investigate(
                 report_of(draft, checked_draft, ground, use.name),
                 checked_draft.refused_claims,
             )
+            verdict = checked_draft.verdict.verdict if checked_draft.verdict else None
         except FaultlineError as error:
             drafted, use = None, budget.use(str(error))
         # A server may answer anything; the incident still gets its report.
         except Exception as error:  # noqa: BLE001
             why = f"answered something unexpected ({type(error).__name__})"
             drafted, use = None, budget.use(why)
-        investigated = await _settled(model_session, drafted, use)
+        policy = policy_of(settings.model.decides, _record(settings))
+        investigated = await _settled(model_session, drafted, use, verdict, policy)
         await records.close()
         return replace(investigated, refused=tuple(refused))
 
@@ -145,14 +159,20 @@ def _ground(model_session: ModelSession) -> Ground:
 
 
 async def _settled(
-    model_session: ModelSession, drafted: Report | None, use: ModelUse
+    model_session: ModelSession,
+    drafted: Report | None,
+    use: ModelUse,
+    verdict: ModelVerdict | None,
+    policy: DecisionPolicy,
 ) -> Investigated:
     """The report on the final diagnosis: what was asked for counts even where the model gave no
     answer."""
     claims: tuple[Claim, ...] = (*drafted.claims, *drafted.next_steps) if drafted else ()
+    cited = [i for c in claims for i in c.findings]
+    cited += [i for ground in verdict.grounds for i in ground.findings] if verdict else []
     alert, gaps = model_session.case.alert, model_session.case.gaps
     try:
-        settled = await model_session.settled([i for c in claims for i in c.findings])
+        settled = await model_session.settled(cited)
     except (
         FaultlineError
     ) as error:  # the case with the new evidence cannot be analysed: it stays as it was
@@ -169,8 +189,17 @@ async def _settled(
     renamed = drafted.model_copy(update={"claims": claims_renamed(drafted.claims, names)})
     # Check again: new evidence may have changed the diagnosis since the draft was checked.
     ground = ground_of(model_session.case, diagnosis)
+    if verdict is not None and policy.decides != "never":
+        diagnosis = judged(verdict_renamed(verdict, names), ground, policy, use.name)
+        ground = ground_of(model_session.case, diagnosis)
+        changed = {**changed, FINDINGS: json_bytes(diagnosis)}
     report = keep_supported(renamed, diagnosis, alert, gaps=gaps, ground=ground)
     return Investigated(report.model_copy(update={"model_use": use}), diagnosis, changed)
+
+
+def _record(settings: Settings) -> ModelRecord | None:
+    file = settings.model.record
+    return read_record(file) if file is not None else None
 
 
 def keeps_nothing(name: str, content: bytes) -> None:

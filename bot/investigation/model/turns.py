@@ -119,6 +119,8 @@ class ModelAnswer:
     """`Carried.fields`."""
     thought: int = 0
     """Characters of thinking that were sent beside the text."""
+    calls_left_out: int = 0
+    """Calls beyond `MAX_CALLS`, which nobody runs."""
 
     @property
     def empty(self) -> bool:
@@ -133,12 +135,14 @@ class ModelAnswer:
 
     def add_calls(self, calls: Sequence[tuple[str, str]], first: int) -> None:
         """Tool calls by name and arguments, numbered from `first`."""
+        self.calls_left_out += max(0, len(calls) - MAX_CALLS)
         for number, (name, arguments) in enumerate(calls[:MAX_CALLS], start=first):
             self.calls.append(ToolCall(f"c{number:08d}", name[:MAX_TOOL_NAME], arguments))
 
     def start_over(self) -> None:
         """Forget what a try brought that failed."""
         self.text, self.calls, self.usage, self.ending = "", [], None, "stop"
+        self.calls_left_out = 0
         self.carried, self.thought = {}, 0
 
 

@@ -131,7 +131,8 @@ def final_message(
         if size(blocks) <= MAX_BLOCKS_JSON:
             break
     # What a notification shows, and a client without blocks.
-    lines = [f"{answer.state}: {answer.headline}", answer.happening, f"Do next: {answer.steps[0]}"]
+    lines = [f"{answer.state}: {answer.headline}", answer.decision, answer.happening]
+    lines.append(f"Do next: {answer.steps[0]}")
     return SlackMessage(_cut_escaped("\n".join(line for line in lines if line)), tuple(blocks))
 
 
@@ -267,6 +268,8 @@ def _answer(answer: AnswerLines, dot: str, detail: Detail) -> Block:
         shown.append({**part, "style": style})
     paragraph = [emoji(dot), bold(f" {answer.state}: "), *shown]
     screen = _Screen(paragraph)
+    if answer.decision:
+        screen.note(answer.decision)
     if answer.happening:
         screen.paragraph("What's happening", answer.happening)
     why = [_cited(line) for line in answer.why[: detail.why]]
@@ -292,6 +295,11 @@ class _Screen:
     def paragraph(self, label: str, content: str) -> None:
         """A labelled paragraph."""
         self._open += [bold(f"\n{label}" if self._open else label), *spoken(f"  {content}")]
+
+    def note(self, content: str) -> None:
+        """A line in italics below the headline."""
+        for part in spoken(f"\n{content}"):
+            self._open.append({**part, "style": {**part.get("style", {}), "italic": True}})
 
     def listed(self, label: str, items: list[Block]) -> None:
         """A list below its label; nothing where it is empty."""

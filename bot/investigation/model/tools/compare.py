@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Sequence
 
@@ -128,6 +129,41 @@ def _compare_parts(
         elsewhere = float(np.median(other_levels))
         finding, away = _finding(model_session, part, by, value, elsewhere)
         rows.append((away, Row(finding.sentence, finding=finding)))
+    return [*_of_groups(model_session, parts, by), *rows]
+
+
+def _of_groups(
+    model_session: ModelSession, parts: Sequence[tuple[str, SeriesSummary]], by: str
+) -> list[tuple[float, Row]]:
+    """Where a zone or a version has several series, each as a whole: its median series."""
+    by_value: dict[str, list[SeriesSummary]] = defaultdict(list)
+    for value, part in parts:
+        by_value[value].append(part)
+    if by == "service" or max(map(len, by_value.values())) < 2:
+        return []
+    rows = []
+    for value, group in by_value.items():
+        here = float(np.median([part.now for part in group if part.now is not None]))
+        others = [part.now for v, part in parts if v != value and part.now is not None]
+        shown_here, shown_elsewhere = levels(here, float(np.median(others)), group[0].shown_unit)
+        worse = sum(part.departed for part in group)
+        services = {part.service for part in group}
+        whose = f"{plain(group[0].service)} " if len(services) == 1 else ""
+        phrase = (
+            f"{whose}{plain(group[0].signal)}, all {len(group)} series of {plain(by, 40)} "
+            f"{plain(value, 80)}: median {shown_here} here, {shown_elsewhere} at the others; "
+            f"{worse} of them left their usual variation"
+        )
+        finding = observation(
+            group[0].service if len(services) == 1 else value,
+            group[0].signal,
+            f"{phrase}.",
+            ObservationDetails(about="comparison", unit=group[0].unit, labels={by: value}),
+            evidence=model_session.case.evidence_ids("metrics"),
+            numbers={"here": here, "elsewhere": float(np.median(others)), "departed": worse},
+        )
+        # Wholes before their parts.
+        rows.append((math.inf, Row(phrase, finding=finding)))
     return rows
 
 
@@ -136,7 +172,10 @@ def _finding(
 ) -> tuple[Finding, float]:
     here = part.now if part.now is not None else 0.0
     shown_here, shown_elsewhere = levels(here, elsewhere, part.shown_unit)
-    phrase = f"{plain(part.service)} {plain(part.signal)}, {plain(by, 40)} {plain(value, 80)}: "
+    other_labels = {k: v for k, v in labels_in(part.labels).items() if k != by}
+    beside = f" ({', '.join(f'{k} {v}' for k, v in other_labels.items())})" if other_labels else ""
+    phrase = f"{plain(part.service)} {plain(part.signal)}, {plain(by, 40)} {plain(value, 80)}"
+    phrase += f"{beside}: "
     phrase += f"{shown_here} here, {shown_elsewhere} at the others"
     numbers = part.numbers | {"here": here, "elsewhere": elsewhere}
     away = abs(here - elsewhere)

@@ -3,7 +3,8 @@ events, the monitors that watch them, and the alert's own text."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -35,6 +36,8 @@ from faultline.bot.runtime.threads import in_thread
 EVENT_MARK = '"kubernetes event"'
 """In the attributes of a log line that is an event of Kubernetes."""
 LATEST = datetime(2200, 1, 1, tzinfo=UTC)
+_VARIES = re.compile(r"[0-9a-f]{5,}|\d+")
+"""Ids and numbers, in which events of one kind differ."""
 
 
 class EventArguments(Arguments):
@@ -157,25 +160,41 @@ def _state(model_session: ModelSession, row: Mapping[str, Any]) -> tuple[Finding
 
 
 def _events(model_session: ModelSession) -> Iterator[_ServiceRow]:
+    """One row for each kind of event, as its last one says it."""
     lines = model_session.case.logs
     attributes = pl.col("attributes").fill_null("")
     # Search the raw JSON, so that only the lines that match have to be parsed.
-    of_objects = lines.filter(attributes.str.contains(EVENT_MARK, literal=True))
-    for row in of_objects.sort("time").iter_rows(named=True):
+    of_objects = lines.filter(attributes.str.contains(EVENT_MARK, literal=True)).sort("time")
+    alike: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
+    for row in of_objects.iter_rows(named=True):
         about = labels_in(row["attributes"])
-        service, quote = row["service"], quoted(row["message"] or "")
-        phrase = f"{moment(row['time'])} {about.get('object', 'an object')}"
-        phrase += f" {about['reason']}" if about.get("reason") else ""
-        phrase += f" on {about['node']}" if about.get("node") else ""
-        phrase += f", of {plain(service)}" if service else ""
-        finding = observation(
-            service or "",
-            "events",
-            f'{phrase}: "{plain(quote, 120)}".',
-            ObservationDetails(about="event", time=iso(row["time"]), quote=quote, labels=about),
-            evidence=(row[ORIGIN],) if row[ORIGIN] else model_session.case.evidence_ids("logs"),
-        )
-        yield service, row["time"], Row(phrase, quote, finding)
+        message = str(row["message"] or "").replace(about.get("object", "").rpartition("/")[2], "*")
+        kind = (row["service"] or "", about.get("reason", ""), _VARIES.sub("*", message))
+        alike.setdefault(kind, []).append(row)
+    for rows in alike.values():
+        yield _event(model_session, rows)
+
+
+def _event(model_session: ModelSession, rows: Sequence[Mapping[str, Any]]) -> _ServiceRow:
+    row, about = rows[-1], labels_in(rows[-1]["attributes"])
+    service, quote = row["service"], quoted(row["message"] or "")
+    phrase = f"{moment(row['time'])} {about.get('object', 'an object')}"
+    phrase += f" {about['reason']}" if about.get("reason") else ""
+    phrase += f" on {about['node']}" if about.get("node") else ""
+    phrase += f", of {plain(service)}" if service else ""
+    if len(rows) > 1:
+        objects = {labels_in(each["attributes"]).get("object", "") for each in rows}
+        of_how_many = f" of {len(objects)} objects" if len(objects) > 1 else ""
+        phrase += f", and {len(rows) - 1} more like it{of_how_many} since {moment(rows[0]['time'])}"
+    finding = observation(
+        service or "",
+        "events",
+        f'{phrase}: "{plain(quote, 120)}".',
+        ObservationDetails(about="event", time=iso(row["time"]), quote=quote, labels=about),
+        evidence=(row[ORIGIN],) if row[ORIGIN] else model_session.case.evidence_ids("logs"),
+        numbers={"count": float(len(rows))},
+    )
+    return service, row["time"], Row(phrase, quote, finding)
 
 
 def _offered(model_session: ModelSession) -> bool:

@@ -46,6 +46,8 @@ from faultline.bot.runtime.threads import in_thread
 MOST_AS_NUMBERS = 6
 """Series that are shown point by point."""
 MOST_POINTS = 60
+QUIET_SHOWN, LEAST_QUIET = 16, 6
+"""Rows up to which series that are as usual are shown, and how many of them in any case."""
 LONGEST = timedelta(hours=24)
 NARROW = "narrow with signal or labels"
 
@@ -76,23 +78,37 @@ async def series(model_session: ModelSession, arguments: SeriesArguments) -> Cal
     chosen = await in_thread(_chosen, model_session, service, arguments)
     provenance = f"{from_evidence(model_session.case.evidence, 'metrics')}; times in UTC"
     if arguments.resolution_s is None:
-        rows, cut = first_of(await in_thread(_summed, model_session, chosen), NARROW)
-        return CallResult(rows, provenance, cut=cut)
+        summed_rows = await in_thread(_summed, model_session, chosen)
+        if not arguments.signal and not arguments.labels:
+            summed_rows, quiet = _without_the_quiet(summed_rows)
+        else:
+            quiet = 0
+        rows, cut = first_of(summed_rows, NARROW)
+        note = f"{quiet} more series are as usual; name a signal to see them" if quiet else ""
+        return CallResult(rows, provenance, note=note, cut=cut)
     window = window_of(model_session, arguments.start, arguments.end, LONGEST)
-    points = window.seconds / arguments.resolution_s
-    if points > MOST_POINTS:
-        # Negated twice, floor division rounds up.
-        least = -(-window.seconds // MOST_POINTS)
-        raise InvalidCall(
-            f"{points:.0f} points are too many: at most {MOST_POINTS}, so resolution_s of "
-            f"{least:.0f} or more, or a shorter time"
-        )
+    # Negated twice, floor division rounds up.
+    least = int(-(-window.seconds // MOST_POINTS))
+    resolution_s, note = arguments.resolution_s, ""
+    if resolution_s < least:
+        note = f"at most {MOST_POINTS} points are shown, so every {least} s; ask for a shorter time"
+        resolution_s = least
     series_summaries = await in_thread(summaries, model_session.case, chosen)
     shown, cut = first_of(series_summaries, NARROW, MOST_AS_NUMBERS)
-    rows = await in_thread(
-        _as_numbers, model_session, chosen, shown, window, arguments.resolution_s
-    )
-    return CallResult(rows, provenance, cut=cut)
+    rows = await in_thread(_as_numbers, model_session, chosen, shown, window, resolution_s)
+    return CallResult(rows, provenance, note=note, cut=cut)
+
+
+def _without_the_quiet(rows: Sequence[Row]) -> tuple[list[Row], int]:
+    """The series that moved, a few of the others, and how many of those are left out."""
+    moved: list[Row] = []
+    quiet: list[Row] = []
+    for row in rows:
+        details = ObservationDetails.of(row.finding) if row.finding is not None else None
+        is_quiet = details is not None and details.departed is False
+        (quiet if is_quiet else moved).append(row)
+    shown = max(QUIET_SHOWN - len(moved), LEAST_QUIET)
+    return [*moved, *quiet[:shown]], max(0, len(quiet) - shown)
 
 
 def _chosen(model_session: ModelSession, service: str, arguments: SeriesArguments) -> pl.DataFrame:
@@ -186,18 +202,20 @@ def _as_numbers(
     numbers = []
     for series_summary in shown:
         series_rows = _of(rows, series_summary)
-        points = means(series_rows, window, resolution_s)
+        # Finer than it was measured there are only holes.
+        step_s = max(resolution_s, round(series_summary.interval_s or 0))
+        points = means(series_rows, window, step_s)
         finding = finding_of(model_session, series_summary, points)
         text = f"{finding.sentence.rstrip('.')}; {series_summary.beside()}"
-        text += f"; every {resolution_s} s from {window.start:%Y-%m-%d} {clock(window.start)}"
+        text += f"; every {step_s} s from {window.start:%Y-%m-%d} {clock(window.start)}"
         factor, unit = scale_of(series_summary.shown_unit)
         text += f"{f' in {unit}' if unit else ''}: "
-        text += _numbers(points, window, resolution_s, factor)
+        text += _numbers(points, window, step_s, factor)
         for name, ago in (("yesterday", DAY), ("last week", WEEK)):
             earlier = Window(start=window.start - ago, end=window.end - ago)
-            past = means(series_rows, earlier, resolution_s)
+            past = means(series_rows, earlier, step_s)
             if past:
-                text += f"; {name} {_numbers(past, earlier, resolution_s, factor)}"
+                text += f"; {name} {_numbers(past, earlier, step_s, factor)}"
         numbers.append(Row(text, finding=finding))
     return numbers
 
@@ -238,7 +256,8 @@ def _numbers(
     while at < window.end:
         numbers.append(number(factor * by_time[at], 3) if at in by_time else "-")
         at += step
-    return " ".join(numbers)
+    # With commas: four numbers side by side can look like that of a card.
+    return ", ".join(numbers)
 
 
 SERIES = Tool(

@@ -38,7 +38,7 @@ def ground(case: str, question: str = "") -> Ground:
 def said(given: dict[str, Any], case: str, question: str = "") -> CheckedDraft:
     """What stands of a draft, and what is refused."""
     claims = [{"parts": given["parts"]}] if given.get("parts") else []
-    rest = {key: given.get(key) for key in ("inferences", "second_opinion")}
+    rest = {key: given.get(key) for key in ("inferences", "verdict")}
     draft = read_draft(json.dumps({"claims": claims, **rest}))
     return check_draft(draft, ground(case, question), Redactor())
 

@@ -37,7 +37,7 @@ def test_no_false_claim_is_worded_as_evidence() -> None:
 
 def test_free_words_are_never_among_the_evidence() -> None:
     for one in kept("false"):
-        free = {key: one.get(key) for key in ("inferences", "second_opinion")}
+        free = {key: one.get(key) for key in ("inferences", "verdict")}
         if any(free.values()):
             found = said(free, one["case"], one.get("question", ""))
             assert all(

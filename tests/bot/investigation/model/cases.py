@@ -13,7 +13,8 @@ import polars as pl
 
 from faultline.analysis.case.folder import json_bytes, read_case
 from faultline.analysis.diagnosis import diagnose
-from faultline.analysis.vocabulary import Diagnosis, EvidenceKind
+from faultline.analysis.vocabulary import Claim, Diagnosis, EvidenceKind, Report
+from faultline.bot.answer.writer.guard import BY_A_MODEL
 from faultline.bot.investigation.model.investigating import Investigated, investigate
 from faultline.bot.settings import Settings
 from faultline.connectors.shared.contract.base import Check, Collected, Item, Missing, Request
@@ -112,6 +113,11 @@ def investigated(
     )
 
 
+def added(report: Report) -> list[Claim]:
+    """What a model says in a report, beside code's own evidence."""
+    return [claim for claim in report.claims if claim.asserted or claim.section in BY_A_MODEL]
+
+
 def told(done: Investigated) -> str:
     """The sentences of the report."""
     return "\n".join(claim.text for claim in done.report.claims)
@@ -144,7 +150,7 @@ def good_report(folder: Path, *claims: Mapping[str, Any], **more: Any) -> dict[s
     return {
         "claims": [claim("explained_by", slow, deploy), *claims],
         "inferences": [],
-        "second_opinion": None,
+        "verdict": None,
         "next_steps": ["N1"],
         "question": None,
         **more,

@@ -28,7 +28,7 @@ from typing import Any
 import pytest
 from starlette.responses import JSONResponse, Response
 
-from tests.bot.investigation.model.cases import good_report
+from tests.bot.investigation.model.cases import added, good_report
 from tests.bot.investigation.model.dialects import (
     ENOUGH,
     SERIES,
@@ -331,7 +331,7 @@ def test_an_investigation_over_chat_completions(
         done = run(case, server, path, **settings)
     use = used(done)
     assert (use.rounds, use.tool_calls, use.ended) == (3, 2, "answered")
-    assert done.report.claims[0].asserted, "worded from the model's claim"
+    assert added(done.report)[0].asserted, "worded from the model's claim"
     assert use.input_tokens == 2700
     last = server.posts("/chat/completions")[-1]
     assert last["tools"], "the server refused nothing that came back"

@@ -22,9 +22,9 @@ from faultline.bot.investigation.model.drafts import (
     read_draft,
 )
 from tests.bot.answer.writer.diagnoses import ALERT, DIAGNOSIS, GAPS
-from tests.bot.answer.writer.openai_server import calls, says, serving
+from tests.bot.answer.writer.openai_server import says, serving
 from tests.bot.investigation.model.cases import (
-    Payments,
+    added,
     claim,
     diagnosis_of,
     good_report,
@@ -32,7 +32,7 @@ from tests.bot.investigation.model.cases import (
     part,
 )
 from tests.bot.investigation.model.test_answering import ask
-from tests.bot.investigation.model.test_investigating import DONE, results, rows_cited
+from tests.bot.investigation.model.test_investigating import DONE
 
 DOUBT = {"text": "The deploy may have moved the address of payments.", "because": ["F2", "[F3]"]}
 
@@ -56,7 +56,6 @@ def about_hand_written(
         headline="x",
         claims=tuple(found.claims),
         next_steps=chosen_steps(draft.get("next_steps", ()), offered_steps(diagnosis, alert)),
-        second_opinion=found.second_opinion,
         written_by="local-model",
     )
     return keep_supported(report, diagnosis, alert, gaps=gaps)
@@ -70,7 +69,7 @@ def test_an_inference_is_labelled_as_the_models_with_its_reasons(case: Path) -> 
     with serving(DONE, says(good_report(case, inferences=[DOUBT]))) as server:
         done = investigated(case, server)
     assert done.report.dropped == ()
-    assert sections(done.report) == [Section.WHY, Section.INFERRED]
+    assert [claim.section for claim in added(done.report)] == [Section.WHY, Section.INFERRED]
     inferred = done.report.claims[-1]
     assert (inferred.text, inferred.findings) == (DOUBT["text"], ("F2", "F3"))
     assert inferred.asserted == ()
@@ -119,84 +118,6 @@ def test_no_more_inferences_are_shown_than_were_asked_for() -> None:
     assert len(said({"claims": [], "inferences": guesses}).claims) == MOST_INFERENCES == 3
 
 
-def test_a_second_opinion_names_the_other_cause_and_stands_apart() -> None:
-    opinion = {"subject": "CartService", "text": "Its calls lose time.", "because": ["F5", "F4"]}
-    found = said({"claims": [claim("shows", "F1")], "second_opinion": opinion})
-    assert found.refused == []
-    told_by_code, other = found.claims
-    assert (told_by_code.section, other.section) == (Section.WHY, Section.SECOND_OPINION)
-    assert other.text == ("It may rather be cartservice (candidate 2). Its calls lose time.")
-    assert found.second_opinion is not None
-    assert (found.second_opinion.subject, found.second_opinion.rank) == ("cartservice", 2)
-    assert found.second_opinion.findings == other.findings == ("F5", "F4")
-
-
-def test_a_second_opinion_may_be_about_what_code_has_not_ranked() -> None:
-    opinion = {"subject": "frontend", "text": "It fails first.", "because": ["F3"]}
-    found = said({"claims": [], "second_opinion": opinion})
-    assert found.claims[0].text.startswith("It may rather be frontend. ")
-    assert found.second_opinion is not None
-    assert found.second_opinion.rank is None
-
-
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
-        ({"subject": "checkoutservice"}, "the cause that code ranked first"),
-        ({"subject": "payments-db"}, "payments-db is no service, place or rank of this case"),
-        ({"subject": "<!channel>"}, "is no service"),
-        ({"because": []}, "gives no finding as its reason"),
-        ({"because": ["F77"]}, "there is no finding F77"),
-        ({"text": "Ask @here."}, "it holds a mention"),
-        ({"text": ""}, "it is empty"),
-    ],
-)
-def test_a_second_opinion_that_is_none_is_refused(changes: dict[str, Any], reason: str) -> None:
-    opinion = {"subject": "cartservice", "text": "Its calls lose time.", "because": ["F5"]}
-    found = said({"claims": [], "second_opinion": opinion | changes})
-    assert (found.claims, found.second_opinion) == ([], None)
-    (why,) = found.refused
-    assert why.startswith("the second opinion: ")
-    assert reason in why
-    assert "<" not in why
-
-
-def test_a_second_opinion_changes_neither_headline_nor_cause_nor_first_step(case: Path) -> None:
-    other = {"subject": "cart", "text": "It is not checkout.", "because": ["F1"]}
-    before, by_code = diagnosis_of(case), word(diagnosis_of(case), read_case(case).alert, ())
-    asked = calls(("series", {"service": "cart"}))
-    with serving(asked, DONE, says(good_report(case, second_opinion=other))) as server:
-        done = investigated(case, server)
-    assert done.report.headline == by_code.headline
-    assert done.report.next_steps == by_code.next_steps
-    assert (done.diagnosis.causes, done.diagnosis.verdict) == (before.causes, before.verdict)
-    assert done.report.second_opinion is not None
-    assert sections(done.report)[-1] is Section.SECOND_OPINION
-
-
-def test_the_reasons_of_a_second_opinion_follow_findings_that_are_numbered_anew(
-    case: Path,
-) -> None:
-    """New evidence may give a finding another number; a reason stays the finding it was."""
-    connector = Payments()
-
-    def report(body: dict[str, Any]) -> Any:
-        ids = rows_cited(results(server)[0], "Queue length")
-        opinion = {"subject": "cart", "text": "Its queue grew.", "because": ids}
-        return says(good_report(case, second_opinion=opinion))(body)
-
-    asked = calls(("collect", {"connector": "queues", "services": ["cart"]}))
-    with serving(asked, DONE, report) as server:
-        done = investigated(case, server, connector)
-    assert done.report.dropped == ()
-    opinion = done.report.second_opinion
-    assert opinion is not None
-    (stands,) = [c for c in done.report.claims if c.section is Section.SECOND_OPINION]
-    named = {f.id: f for f in done.diagnosis.findings}
-    assert [named[one].signal for one in stands.findings] == ["queue_depth"]
-    assert opinion.findings == stands.findings
-
-
 def test_steps_are_the_offered_ones_in_the_models_order_with_codes_own_among_them() -> None:
     offered = offered_steps(DIAGNOSIS, ALERT)
     assert [one.id for one in offered] == ["N1", "N2"]
@@ -230,10 +151,10 @@ def test_a_sentence_of_several_parts_stands_or_falls_as_one(case: Path) -> None:
     fails_in_part = {"parts": [part("shows", "F2"), part("fell", "F1", joint="but")]}
     with serving(DONE, says(good_report(case, holds, fails_in_part))) as server:
         done = investigated(case, server)
-    joined = done.report.claims[1]
+    joined = added(done.report)[1]
     assert ", while " in joined.text
     assert joined.findings == ("F1", "F2")
-    assert len(done.report.claims) == 2
+    assert len(added(done.report)) == 2
     assert done.report.dropped == ("claim 3 (shows F2; fell F1): F1 did not fall",)
 
 

@@ -31,7 +31,7 @@ from faultline.bot.investigation.model.turns import (
 )
 from faultline.bot.settings.investigation import ModelSettings
 from tests.bot.answer.writer.openai_server import Answer, calls, fails, says, serving
-from tests.bot.investigation.model.cases import LOG_LINES, claim, good_report, investigated
+from tests.bot.investigation.model.cases import LOG_LINES, added, claim, good_report, investigated
 from tests.bot.investigation.model.test_investigating import results
 from tests.scenarios.small_case import STARTED
 
@@ -131,7 +131,7 @@ def test_a_server_of_32k_gets_through_twelve_rounds(
     assert server_side.refusals <= most_refusals
     assert sum(server_side.sent[:2]) / 2 * ROUNDS < sum(server_side.sent), "it grew meanwhile"
     assert done.report.written_by == "local-model", (done.report.dropped, use)
-    assert done.report.claims[1].findings == ("L1",), "from the first round, and still citable"
+    assert added(done.report)[1].findings == ("L1",), "from the first round, and still citable"
     assert any(SHORTENED in result for result in results(server))
 
 
@@ -172,7 +172,7 @@ def test_observations_reach_a_report_that_nothing_else_fits_beside(wordy: Path) 
     with serving(server_side) as server:
         done = investigated(wordy, server, max_rounds=ROUNDS, max_tokens=3_000_000)
     assert done.report.written_by == "local-model", done.report.model_use
-    assert done.report.claims[1].findings == ("L1",)
+    assert added(done.report)[1].findings == ("L1",)
 
 
 def test_a_context_that_not_even_the_document_fits_into_ends_in_the_built_in_report(

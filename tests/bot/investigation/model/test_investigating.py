@@ -32,6 +32,7 @@ from tests.bot.answer.writer.openai_server import (
 )
 from tests.bot.investigation.model.cases import (
     Payments,
+    added,
     claim,
     diagnosed_case,
     diagnosis_of,
@@ -133,7 +134,7 @@ def test_new_evidence_is_collected_analysed_and_can_be_cited(case: Path) -> None
     assert connector.requests[0].scope.services == ("cart",)
     assert len(ids) == 1
     assert done.report.dropped == ()
-    cited = done.report.claims[1].findings
+    cited = added(done.report)[1].findings
     named = {f.id: f for f in done.diagnosis.findings}
     assert named[cited[0]].signal == "queue_depth"
     assert {"findings.json", "evidence.json", "metrics.parquet"} <= set(done.changed)
@@ -156,7 +157,7 @@ def test_what_was_looked_at_and_is_fine_can_be_said(case: Path) -> None:
         done = investigated(case, server)
     before = diagnosis_of(case)
     assert done.report.dropped == ()
-    assert done.report.claims[1].findings == ("L1",)
+    assert added(done.report)[1].findings == ("L1",)
     kept = next(f for f in done.diagnosis.findings if f.id == "L1")
     assert kept.strength == 0.0
     assert (done.diagnosis.verdict, done.diagnosis.confidence) == (
@@ -492,7 +493,7 @@ def test_the_stored_report_is_shown_again_without_any_network(case: Path) -> Non
     assert shown.claims == done.report.claims
     forged = (
         Claim(text="cart fell 99x.", findings=("F1",)),
-        done.report.claims[0].model_copy(update={"text": "cart fell 99x."}),
+        added(done.report)[0].model_copy(update={"text": "cart fell 99x."}),
     )
     written = done.report.model_copy(update={"claims": (*forged, *done.report.claims[1:])})
     (case / "report.json").write_bytes(json_bytes(written))

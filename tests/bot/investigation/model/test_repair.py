@@ -21,7 +21,7 @@ from tests.bot.answer.writer.openai_server import (
     serving,
     sleeps,
 )
-from tests.bot.investigation.model.cases import claim, good_report, investigated, told
+from tests.bot.investigation.model.cases import added, claim, good_report, investigated, told
 from tests.bot.investigation.model.test_answering import ask
 from tests.bot.investigation.model.test_investigating import APIS, DONE
 
@@ -53,7 +53,7 @@ def test_what_is_refused_goes_back_once_with_the_reason(case: Path, api: str) ->
     assert "claim 2 (fell F1): F1 did not fall" in note
     assert "claim 1" not in note, "what holds is not sent back"
     assert done.report.dropped == ()
-    assert [one.asserted[0].relation for one in done.report.claims] == ["explained_by", "rose"]
+    assert [one.asserted[0].relation for one in added(done.report)] == ["explained_by", "rose"]
     use = done.report.model_use
     assert use is not None
     assert (use.rounds, use.ended) == (3, "answered")
@@ -79,7 +79,7 @@ def test_every_kind_of_refusal_is_told_and_none_of_them_renders(case: Path) -> N
         claim("shows", "F77"),
         claim("<!channel>", "F1"),
         inferences=[{"text": "See https://evil.example", "because": ["F1"]}],
-        second_opinion={"subject": "checkout", "text": "It is.", "because": ["F1"]},
+        verdict={"kind": "other_cause", "subject": "payments-db", "confidence": 0.9},
         question="Who is <@U1>?",
     )
     with serving(DONE, says(refused)) as server:
@@ -89,7 +89,7 @@ def test_every_kind_of_refusal_is_told_and_none_of_them_renders(case: Path) -> N
         "claim 2 (shows F77): there is no finding F77",
         "there is no relation",
         "inference 1: it holds a link",
-        "the second opinion: that is the cause that code ranked first",
+        "the verdict: payments-db is no service, place or rank of this case",
         "the question: it holds a mention",
     ):
         assert reason in note
@@ -102,7 +102,7 @@ def test_the_first_stands_where_the_second_is_worse(case: Path) -> None:
     worse = {"claims": [FELL, claim("shows", "F77"), claim("first", "F3")]}
     with serving(DONE, says(good_report(case, ROSE, FELL)), says(worse)) as server:
         done = investigated(case, server)
-    assert [one.asserted[0].relation for one in done.report.claims] == ["explained_by", "rose"]
+    assert [one.asserted[0].relation for one in added(done.report)] == ["explained_by", "rose"]
     assert done.report.dropped == ("claim 3 (fell F1): F1 did not fall",)
 
 
@@ -111,8 +111,8 @@ def test_a_correction_that_lacks_what_held_does_not_take_it_away(case: Path) -> 
     first = good_report(case, claim("shows", "F2"), claim("changed", "F3"), FELL)
     with serving(DONE, says(first), says({"claims": [ROSE]})) as server:
         done = investigated(case, server)
-    said = [one.asserted[0].relation for one in done.report.claims]
-    assert said == ["explained_by", "shows", "changed"]
+    said = [one.asserted[0].relation for one in added(done.report)]
+    assert said == ["explained_by", "changed"]
 
 
 def test_an_answer_that_is_emptied_does_not_take_away_what_held(case: Path) -> None:

@@ -248,10 +248,15 @@ def test_an_address_in_a_name_is_understood_and_restored() -> None:
     assert subject not in sent
     draft = {
         "claims": [claim("rose", "F1", subjects=["[EMAIL_1]"])],
-        "second_opinion": {"subject": "[EMAIL_1]", "text": "It is.", "because": ["F1"]},
+        "verdict": {
+            "kind": "other_cause",
+            "subject": "[EMAIL_1]",
+            "confidence": 0.8,
+            "grounds": [claim("rose", "F1", subjects=["[EMAIL_1]"])["parts"][0]],
+        },
     }
     said = check_draft(read_draft(json.dumps(draft)), Ground(diagnosis, ALERT), redactor)
     assert said.refused == []
     assert said.claims[0].text.startswith(f"{subject} is 18x slower")
-    assert said.second_opinion is not None
-    assert said.second_opinion.subject == subject
+    assert said.verdict is not None
+    assert said.verdict.verdict.subject == subject

@@ -65,15 +65,17 @@ def test_a_series_comes_as_numbers_with_each_point_to_be_cited(desk: Desk) -> No
         start="2026-11-20T02:54:00Z",
         end="2026-11-20T02:58:00Z",
     )
-    assert "every 60 s from 2026-11-20 02:54:00 in ms: 238 210 737 744" in rows[1]
+    assert "every 60 s from 2026-11-20 02:54:00 in ms: 238, 210, 737, 744" in rows[1]
     assert "yesterday" in rows[1]
     finding = desk.cited(rows[1])
     assert details(finding).points[2] == ("2026-11-20T02:56:00.000+00:00", 737.0)
     assert finding.numbers["point_3"] == 737
 
 
-def test_more_points_than_fit_are_refused_with_what_would_fit(desk: Desk) -> None:
-    assert "resolution_s of 11 or more" in desk.error("series", service="cart", resolution_s=1)
+def test_of_more_points_than_fit_coarser_ones_are_given_and_said(desk: Desk) -> None:
+    text = "\n".join(desk.rows("series", service="cart", resolution_s=1))
+    assert "note: at most 60 points are shown, so every 11 s; ask for a shorter time" in text
+    assert "every 60 s" in text, "no finer than it was measured"
 
 
 def test_places_are_compared_and_the_odd_one_comes_first(desk: Desk) -> None:
