@@ -45,3 +45,27 @@ def same_place_labels(label: str) -> tuple[str, ...]:
         if label in names:
             return names
     return (label,)
+
+
+def place_in(labels: Mapping[str, str]) -> dict[str, str]:
+    """Environment, cluster and region among these labels, each under the name of its kind."""
+    places = {}
+    for kind, names in PLACE_LABELS.items():
+        for name in names:
+            if labels.get(name):
+                places[kind] = labels[name]
+                break
+    return places
+
+
+def namespace_in(labels: Mapping[str, str]) -> str:
+    """The namespace that labels of a series name; "" without one. Prometheus renames that of the
+    measured object where the scrape has its own (`honor_labels`)."""
+    usual = ("exported_namespace", *NAMESPACE_LABELS)
+    return next((labels[label] for label in usual if labels.get(label)), "")
+
+
+def place_identity(labels: Mapping[str, str]) -> tuple[str, ...]:
+    """What tells equal alerts of two places apart; empty where the labels name no place."""
+    places = {"namespace": namespace_in(labels), **place_in(labels)}
+    return tuple(f"{kind}={name}" for kind, name in sorted(places.items()) if name)

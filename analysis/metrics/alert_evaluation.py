@@ -14,8 +14,8 @@ import numpy as np
 import polars as pl
 
 from faultline.analysis.alert_signal.subjects import service_in
-from faultline.analysis.case.alert_place import namespace_in, place_in
 from faultline.analysis.case.folder import Case
+from faultline.analysis.kinds.place_names import namespace_in, place_in
 from faultline.analysis.metrics.shift_statistics import Bools, Floats
 
 BRIDGED_STEPS = 2.5

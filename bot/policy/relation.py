@@ -17,8 +17,7 @@ from functools import lru_cache
 from itertools import product
 
 from faultline.analysis.alert_signal.deriving import reading_of, with_query
-from faultline.analysis.case.alert_place import namespace_in
-from faultline.analysis.kinds.place_names import PLACE_LABELS
+from faultline.analysis.kinds.place_names import PLACE_LABELS, namespace_in
 from faultline.analysis.kinds.signals import AlertQuery, QueryLanguage
 from faultline.analysis.vocabulary import Alert
 from faultline.bot.policy.job_identity import identify_job

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, Literal, get_args
 
 from faultline.analysis.alert_signal.subjects import Naming
+from faultline.analysis.kinds.place_names import place_identity
 from faultline.analysis.vocabulary import Alert, Link
 from faultline.bot.intake.accepting import Ignored
 from faultline.bot.intake.alert_source import (
@@ -263,10 +264,10 @@ def _arrival(body: MappedItem, settings: Settings, sender: str, now: datetime) -
     names = body.names("service")
     service = catalogued(settings, *names)
     environment = body.line("environment") or ""
-    identity = body.line("id") or digest_of(title, service or "", environment)
+    labels = _labels(body) | filled({"environment": environment, "sender": sender})
+    identity = body.line("id") or digest_of(title, service or "", *place_identity(labels))
     # Two senders may use the same ids.
     fingerprint = digest_of(sender, identity)[:16]
-    labels = _labels(body) | filled({"environment": environment, "sender": sender})
     url = as_url(body.get("url"))
     alert = Alert(
         source=SOURCE,
