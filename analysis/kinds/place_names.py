@@ -65,7 +65,14 @@ def namespace_in(labels: Mapping[str, str]) -> str:
     return next((labels[label] for label in usual if labels.get(label)), "")
 
 
+def job_namespace(job: str) -> str:
+    """The namespace in front of a scrape job's name, as PodMonitors and OpenTelemetry put it there;
+    "" without one."""
+    return job.rpartition("/")[0]
+
+
 def place_identity(labels: Mapping[str, str]) -> tuple[str, ...]:
     """What tells equal alerts of two places apart; empty where the labels name no place."""
-    places = {"namespace": namespace_in(labels), **place_in(labels)}
+    namespace = namespace_in(labels) or job_namespace(labels.get("job", ""))
+    places = {"namespace": namespace, **place_in(labels)}
     return tuple(f"{kind}={name}" for kind, name in sorted(places.items()) if name)

@@ -112,6 +112,15 @@ def related(one: Alert, other: Alert) -> Relation | None:
             alert("search", "Error budget burns too fast", labels={"namespace": "shop"}, minutes=1),
             "the same words in shop, 60 s apart",
         ),
+        (
+            alert("billing", "Error budget burns too fast", labels={"job": "shop/billing"}),
+            alert(
+                "search",
+                "Error budget burns too fast",
+                labels={"destination_workload_namespace": "shop"},
+            ),
+            "the same words in shop, at the same time",
+        ),
     ],
 )
 def test_alerts_with_a_fact_in_common_belong_together(
