@@ -66,6 +66,9 @@ class Traits:
     namespace: str = ""
     blamed: str | None = None
     """What the answer of its investigation names as the cause, once there is one."""
+    suspects: frozenset[str] = frozenset()
+    """Where that answer says no more than that the alerting service fails: services that fail at
+    least as many requests, and that it may call."""
 
     @property
     def wording(self) -> str:
@@ -166,8 +169,8 @@ taken to suffer from it: half, as for alerts of like words in the memory
 (`faultline.bot.store.memory`)."""
 COMMON_WORDS = 2
 WEAK_SHARE = 0.5
-"""Where nothing but words says that two alerts belong together, they must be within this share of
-the window."""
+"""Where nothing but words, or a ranking, says that two alerts belong together, they must be within
+this share of the window."""
 MAX_NAME = 60
 SERVICE_KEY = "service:"
 MAX_CALLEES = 50
@@ -203,7 +206,9 @@ def relate(
         or _by_host(new, old)
     )
     if reason is None and apart <= window * WEAK_SHARE:
-        reason = _by_shared_callee(new, old, topology) or _by_place(new, old)
+        reason = (
+            _by_shared_callee(new, old, topology) or _by_place(new, old) or _by_suspect(new, old)
+        )
     return Relation(reason[0], f"{reason[1]}, {how_far(apart)}") if reason else None
 
 
@@ -223,6 +228,7 @@ def sought_keys(traits: Traits, topology: ServiceTopology) -> tuple[str, ...]:
     for service in _involved(traits):
         neighbours = sorted(topology.called_by(service) | topology.callers_of(service))
         keys += [f"{SERVICE_KEY}{name}" for name in (service, *neighbours[:MAX_NEIGHBOURS])]
+    keys += [f"{SERVICE_KEY}{name}" for name in sorted(traits.suspects)]
     return tuple(dict.fromkeys(keys))
 
 
@@ -243,11 +249,16 @@ def elsewhere(new: Traits, old: Traits) -> bool:
     return is_namesake or environment_of(new.namespace) != environment_of(old.namespace)
 
 
-def share_place(new: Traits, old: Traits) -> bool:
-    """Whether both name the same namespace, or, where none names one, the same other place."""
-    if elsewhere(new, old) or new.namespace != old.namespace:
+def may_share_incident(new: Traits, old: Traits, window: timedelta) -> bool:
+    """Whether the two began about then, and nothing says that they are apart: the same namespace,
+    or, where one names none, the same other place. Where they name no place in common, only what
+    began within half the time counts."""
+    apart = abs(new.started_at - old.started_at)
+    if apart > window or elsewhere(new, old):
         return False
-    return bool(new.namespace) or bool(set(new.places) & set(old.places))
+    if new.namespace and old.namespace:
+        return new.namespace == old.namespace
+    return bool(set(new.places) & set(old.places)) or apart <= window * WEAK_SHARE
 
 
 def environment_of(namespace: str) -> str:
@@ -311,6 +322,18 @@ def _by_place(new: Traits, old: Traits) -> tuple[int, str] | None:
         return None
     common = sorted(set(_named_places(new)) & set(_named_places(old)))
     return (5, f"the same words in {_named(common[0].partition('=')[2])}") if common else None
+
+
+def _by_suspect(new: Traits, old: Traits) -> tuple[int, str] | None:
+    """One has no reason for its alert but that it may call what the other's answer blames, in one
+    namespace. People need one answer to both, then."""
+    if not new.namespace or new.namespace != old.namespace:
+        return None
+    for answered, other in ((new, old), (old, new)):
+        if answered.blamed in other.suspects and answered.blamed is not None:
+            fails = f"{_named(answered.blamed)} fails more requests in {_named(new.namespace)}"
+            return 6, f"{fails}, and nothing else explains {_named(other.service or 'it')}"
+    return None
 
 
 def _named_places(traits: Traits) -> Sequence[str]:

@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 
 from faultline.analysis.vocabulary import Alert
 from faultline.bot.policy.admission import Policy
-from faultline.bot.policy.relation import BY_CALL, SERVICE_KEY, relate, share_place
+from faultline.bot.policy.relation import BY_CALL, SERVICE_KEY, may_share_incident, relate
 from faultline.bot.policy.values import Arrival
 from faultline.bot.store.admitting import JOIN_FOR
 from faultline.bot.store.connections import reading
@@ -56,10 +56,13 @@ class LateJoins:
         self._engine = engine
         self._policy = policy
 
-    def join(self, investigation_id: str, blamed: str | None) -> LateJoin | None:
+    def join(
+        self, investigation_id: str, blamed: str | None, suspects: Sequence[str] = ()
+    ) -> LateJoin | None:
         """Make the investigation a part of a related one that has answered, or that began before
         it; None where there is none. `blamed` is what its answer will name as the cause, which
-        others know from now on.
+        others know from now on, and `suspects` are services that the alerting one may call, where
+        it has no reason for its alert.
 
         A second call says the same again.
         """
@@ -70,7 +73,7 @@ class LateJoins:
             row = session.get_one(InvestigationRow, investigation_id)
             if row.joined_id is not None:
                 return repeated_join(session, row)
-            match = match_of(session, policy, row, blamed)
+            match = match_of(session, policy, row, blamed, suspects)
             if match is None:
                 if row.finished_at is None:
                     # Now: of two that are analysed at once, one has to see the other's.
@@ -111,8 +114,7 @@ class LateJoins:
                 relation = relate(traits, other_traits, policy.topology, JOIN_FOR)
                 # Over hours, like words and a common machine prove nothing.
                 is_tied = relation is not None and relation.rank <= BY_CALL
-                is_near = abs(traits.started_at - other_traits.started_at) <= policy.window
-                if not is_tied and not (is_near and share_place(traits, other_traits)):
+                if not is_tied and not may_share_incident(traits, other_traits, policy.window):
                     continue
                 if other_traits.blamed != traits.blamed:
                     at = other.finished_at or other.accepted_at
@@ -145,13 +147,19 @@ class LateJoins:
 
 
 def match_of(
-    session: Session, policy: Policy, row: InvestigationRow, blamed: str | None
+    session: Session,
+    policy: Policy,
+    row: InvestigationRow,
+    blamed: str | None,
+    suspects: Sequence[str],
 ) -> GroupMatch | None:
     """The investigation that it may join, and why."""
     if policy.groups != "on" or not is_joinable(row):
         return None
     alert = Alert.model_validate(row.alert)
-    traits = replace(policy.traits(alert), blamed=policy.topology.name(blamed))
+    name = policy.topology.name
+    suspect_names = frozenset(filter(None, map(name, suspects)))
+    traits = replace(policy.traits(alert), blamed=name(blamed), suspects=suspect_names)
     groups = Groups(session, policy, row.accepted_at, [alert])
     workspaces = policy.workspaces_of(alert, reply_to_of(row))
     return groups.related(

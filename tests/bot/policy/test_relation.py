@@ -219,6 +219,26 @@ def test_what_an_answer_blames_ties_alerts_whose_calls_are_not_known() -> None:
     assert reason("payments", "cart") is None
 
 
+def test_an_answer_without_a_reason_belongs_to_the_one_that_blames_what_fails_more() -> None:
+    errors = alert("search", "errors", labels={"namespace": "shop"})
+    answered = replace(POLICY.traits(errors), blamed="search")
+    latency = POLICY.traits(in_namespace("billing", "shop"))
+    reasonless = replace(latency, blamed="billing", suspects=frozenset({"search"}))
+    tie = relate(answered, reasonless, POLICY.topology, WINDOW)
+    assert tie is not None
+    why = "search fails more requests in shop, and nothing else explains billing, at the same time"
+    assert tie.why == why
+    assert tie == relate(reasonless, answered, POLICY.topology, WINDOW)
+    keys = keys_of(answered, POLICY.topology)
+    assert set(keys) & set(sought_keys(reasonless, POLICY.topology))
+    elsewhere = replace(reasonless, namespace="shop-2")
+    assert relate(answered, elsewhere, POLICY.topology, WINDOW) is None
+    assert (
+        relate(answered, replace(reasonless, suspects=frozenset({"cart"})), POLICY.topology, WINDOW)
+        is None
+    )
+
+
 def test_callers_of_one_service_that_read_alike_belong_together_within_half_the_window() -> None:
     catalogue = Settings(
         services={n: ServiceSettings(depends_on=("postgres",)) for n in ("orders", "billing")}
