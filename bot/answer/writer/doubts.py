@@ -22,6 +22,7 @@ from faultline.analysis.kinds.finding_kinds import (
     SIGNAL_STOPPED,
     UPSTREAM_INCIDENT,
 )
+from faultline.analysis.kinds.signals import SCRAPES
 from faultline.analysis.kinds.state_faults import OF_NODES
 from faultline.analysis.phrasing.clauses import statement
 from faultline.analysis.phrasing.metric_forms import DOUBLED, counts_few
@@ -34,6 +35,7 @@ from faultline.bot.answer.writer.story import (
     Story,
     change_by_title,
     change_called,
+    is_mere_symptom,
     is_small_rise,
     title_of,
 )
@@ -72,7 +74,7 @@ def unsure(story: Story, diagnosis: Diagnosis) -> list[Claim]:
         # Where no cause is named there is nothing to be against.
         return candidate + beside
     offered = {finding for claim in candidate for finding in claim.findings}
-    claims: list[Claim] = []
+    claims = list(_beyond_scrapes(cause, diagnosis))
     for finding_id in cause.contradicting:
         finding = findings_by_id.get(finding_id)
         # What the candidate's line cites would be said twice.
@@ -84,6 +86,22 @@ def unsure(story: Story, diagnosis: Diagnosis) -> list[Claim]:
             claims.append(_against(finding, cause))
     doubts = claims[:MOST_AGAINST] + candidate
     return (doubts or open_question(story, diagnosis)) + beside
+
+
+def _beyond_scrapes(cause: Cause, diagnosis: Diagnosis) -> Iterator[Claim]:
+    """That failed scrapes say nothing of requests, unless those are seen to fail too."""
+    if cause.signal != SCRAPES:
+        return
+    for finding in diagnosis.findings:
+        of_requests = finding.signal != SCRAPES and is_mere_symptom(finding)
+        if of_requests and finding.subject == cause.subject:
+            return
+    text = say(
+        "A target of {who} that cannot be scraped may serve its requests all the same, and their "
+        "metrics may be missing for the same reason",
+        who=name(cause.subject),
+    )
+    yield claim_of(text, Section.UNSURE, cause.findings[:CITED])
 
 
 def checked(story: Story, diagnosis: Diagnosis) -> list[Claim]:
