@@ -111,11 +111,11 @@ def traits_of(alert: Alert, settings: Settings, topology: ServiceTopology) -> Tr
         hosts=hosts,
         places=places,
         words=_words(alert, service, job.name if job else None, hosts),
-        namespace=_short(_namespace(labels, alert.service)).casefold(),
+        namespace=_short(measured_namespace(labels, alert.service)).casefold(),
     )
 
 
-def _namespace(labels: Mapping[str, str], service: str | None) -> str:
+def measured_namespace(labels: Mapping[str, str], service: str | None) -> str:
     """The namespace of what is measured; "" where nothing names it."""
     named = (namespace_in(labels), *(labels.get(label, "") for label in MESH_NAMESPACES))
     namespace = next(filter(None, named), "")

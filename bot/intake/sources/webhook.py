@@ -203,8 +203,13 @@ def _change(item: MappedItem, settings: Settings, sender: str, now: datetime) ->
     line = (item.line("kind") or KINDS[0]).casefold()
     if line not in KINDS:
         raise refused(item.webhook_settings, "kind", f"is none of {', '.join(KINDS)}")
+    # Equal ids of two senders are two changes. The stored id has a bound, and a digest is the same
+    # each time, so a repeat is still recognised.
+    stored_id = f"{sender or 'webhook'}/{identity}"
+    if len(stored_id) > LONGEST_ID:
+        stored_id = digest_of(sender, identity or "")
     return ReportedChange(
-        id=_id(sender, identity or ""),
+        id=stored_id,
         at=at,
         service=service or "",
         kind=line,
@@ -216,13 +221,6 @@ def _change(item: MappedItem, settings: Settings, sender: str, now: datetime) ->
         before=item.line("before") or "",
         after=item.line("after") or "",
     )
-
-
-def _id(sender: str, identity: str) -> str:
-    """Equal ids of two senders are two changes."""
-    # The stored id has a bound. A digest is the same each time, so a repeat is still recognised.
-    whole = f"{sender or 'webhook'}/{identity}"
-    return whole if len(whole) <= LONGEST_ID else digest_of(sender, identity)
 
 
 def _files(item: MappedItem) -> str:
