@@ -20,7 +20,7 @@ from faultline.bot.policy.relation import BY_CALL, SERVICE_KEY, may_share_incide
 from faultline.bot.policy.values import Arrival
 from faultline.bot.store.admitting import JOIN_FOR
 from faultline.bot.store.connections import reading
-from faultline.bot.store.groups import MAX_GROUP, GroupMatch, Groups
+from faultline.bot.store.groups import MAX_GROUP, MAX_RUNS, GroupMatch, Groups
 from faultline.bot.store.learned_policy import PolicyWithCalls
 from faultline.bot.store.messages import adopt_addresses, reply_to_of
 from faultline.bot.store.tables import AlertKeyRow, GroupedAlertRow, InvestigationRow
@@ -89,6 +89,11 @@ class LateJoins:
             if not may_join(row, target):
                 return None
             move_alerts(session, policy, row, match)
+            has_looked = target.finished_at is not None or target.culprit is not None
+            named = policy.topology.name(target.culprit)
+            if has_looked and blamed is not None and named != policy.topology.name(blamed):
+                # What this one saw would be lost: the other looks once more, with both alerts.
+                target.wants_run = target.wants_run or target.runs < MAX_RUNS
             return LateJoin(target.id, Alert.model_validate(target.alert).title, match[0].why)
 
     def answers_beside(self, investigation_id: str, blamed: str | None) -> Sequence[EarlierAnswer]:

@@ -15,6 +15,7 @@ from faultline.bot.settings import Settings
 from faultline.bot.settings.alerts import AlertSettings
 from faultline.bot.store.connections import connect
 from faultline.bot.store.memory import LearnedCall, LearnedCalls
+from faultline.bot.store.messages import DueUpdates
 from faultline.bot.store.store import Delivery, ReplyTo, Store, StoredInvestigation
 from tests.databases import store_engine
 
@@ -103,6 +104,22 @@ def test_who_has_not_answered_joins_who_has(store: Store) -> None:
     assert joined.investigation_id == second
     assert joined.why == "an answer names ledger as the cause of both, at the same time"
     assert store.late_joins.join(second, "ledger") is None, "it has answered"
+
+
+@pytest.mark.parametrize(
+    ("named", "blamed", "is_run_again"),
+    [("api", "ledger", True), (None, "ledger", True), ("ledger", "ledger", False)],
+)
+def test_who_joins_with_another_cause_has_the_other_look_once_more(
+    store: Store, named: str | None, blamed: str, is_run_again: bool
+) -> None:
+    first, second = started(store, alert("api")), started(store, alert("ledger", minutes=1))
+    # The scope of the first covers what it calls, so its evidence may only have been late.
+    learn(store, "api", "ledger")
+    answer(store, first, named)
+    assert store.late_joins.join(second, blamed) is not None
+    reruns = [rerun.investigation_id for rerun in DueUpdates(store.engine).to_rerun()]
+    assert (first in reruns) == is_run_again
 
 
 def test_an_alert_about_what_an_open_answer_blames_joins_at_once(store: Store) -> None:
