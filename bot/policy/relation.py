@@ -18,7 +18,7 @@ from itertools import product
 
 from faultline.analysis.alert_signal.deriving import reading_of, with_query
 from faultline.analysis.alert_signal.subjects import scraped_service
-from faultline.analysis.kinds.place_names import PLACE_LABELS, job_namespace, namespace_in
+from faultline.analysis.kinds.place_names import PLACE_LABELS, job_namespace, object_namespace
 from faultline.analysis.kinds.signals import AlertQuery, QueryLanguage
 from faultline.analysis.vocabulary import Alert
 from faultline.bot.policy.job_identity import identify_job
@@ -29,8 +29,6 @@ from faultline.bot.settings import Settings
 HOST_LABELS = ("node", "Hostname", "hostname", "host", "kubernetes_node", "exported_node")
 """Labels that name a machine. Not `instance`: that of kube-state-metrics or of a black-box
 exporter, which many alerts share, is the exporter's."""
-MESH_NAMESPACES = ("destination_workload_namespace", "destination_service_namespace")
-"""Istio's labels for the namespace of who answers."""
 MAX_HOSTS = 4
 MAX_VALUE = 120
 _PORT = re.compile(r":\d{1,5}\Z")
@@ -117,8 +115,7 @@ def traits_of(alert: Alert, settings: Settings, topology: ServiceTopology) -> Tr
 
 def measured_namespace(labels: Mapping[str, str], service: str | None) -> str:
     """The namespace of what is measured; "" where nothing names it."""
-    named = (namespace_in(labels), *(labels.get(label, "") for label in MESH_NAMESPACES))
-    namespace = next(filter(None, named), "")
+    namespace = object_namespace(labels)
     # The job of an exporter, such as `integrations/kafka`, says nothing of where its object runs.
     if namespace or not service or scraped_service(labels.get("job", "")) != service:
         return namespace
