@@ -26,6 +26,7 @@ from pydantic import (
 from faultline.analysis.kinds.evidence_kinds import EvidenceKind as EvidenceKind
 from faultline.analysis.kinds.finding_details import FindingDetails
 from faultline.analysis.kinds.finding_kinds import details_model
+from faultline.analysis.kinds.place_names import place_identity
 from faultline.analysis.kinds.signals import AlertQuery, SignalSource, WatchedSignal
 
 ChangeKind = Literal["deploy", "config", "flag", "scale", "migration", "merge", "job", "restart"]
@@ -128,11 +129,10 @@ class Alert(Frozen):
         alert."""
         # The sender's own identity of the alert survives a changed title.
         fingerprint = self.labels.get("fingerprint") or self.labels.get("incident_key")
-        parts = (
-            [self.source, fingerprint]
-            if fingerprint
-            else [self.source, self.title, self.service or "", self.signal or ""]
-        )
+        parts = [self.source, fingerprint or ""]
+        if not fingerprint:
+            names = (self.title, self.service or "", self.signal or "")
+            parts = [self.source, *names, *place_identity(self.labels)]
         # NUL keeps the parts apart: `a b` with `c` is another alert than `a` with `b c`.
         return hashlib.sha256("\x00".join(parts).encode()).hexdigest()[:16]
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from faultline.analysis.alert_signal.rule_texts import normalized
-from faultline.analysis.kinds.signals import PEER, SignalClass, WatchedSignal, classify
+from faultline.analysis.kinds.signals import PEER, SCRAPES, SignalClass, WatchedSignal, classify
 from faultline.analysis.vocabulary import Alert
 
 _QUANTILE = re.compile(r"_p?(50|75|90|95|99|999)_")
@@ -51,7 +51,8 @@ def alerting_series(
     series: list[AlertingSeries] = []
     for signal, unit in rows.unique(subset="signal").sort("signal").iter_rows():
         series.append(AlertingSeries(signal, unit))
-    metric_name = normalized(watched.metric or "")
+    # What is collected of `up` is called by what it counts.
+    metric_name = normalized(SCRAPES if watched.metric == "up" else watched.metric or "")
     for candidate in series:
         # A rule without a metric normalizes to `__`, which must match no series.
         if metric_name != "__" and normalized(candidate.signal) == metric_name:
@@ -114,7 +115,12 @@ def with_alerting_series(alert: Alert, metrics: pl.DataFrame) -> Alert:
         return alert
     update: dict[str, object] = {"signal": series.signal, "signal_source": watched.source}
     if alert.threshold is None and watched.threshold is not None:
-        update["threshold"] = in_unit(watched, series)
+        threshold = in_unit(watched, series)
+        counts_missing = (watched.comparison or "").startswith(">")
+        if threshold is not None and series.signal == SCRAPES and counts_missing:
+            # The rule divides the targets that fail, and the series those that answer.
+            threshold = 1 - threshold
+        update["threshold"] = threshold
     return alert.model_copy(update=update)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from faultline.analysis.kinds.place_names import NAMESPACE_LABELS, PLACE_LABELS
+from faultline.analysis.kinds.place_names import NAMESPACE_LABELS, PLACE_LABELS, place_in
 from faultline.analysis.vocabulary import Alert
 
 
@@ -27,24 +27,6 @@ def namespace_of(alert: Alert) -> str:
     if alert.watches is not None:
         labels |= alert.watches.place
     return next((labels[label] for label in NAMESPACE_LABELS if labels.get(label)), "")
-
-
-def namespace_in(labels: Mapping[str, str]) -> str:
-    """The namespace that labels of a series name; "" without one. Prometheus renames that of the
-    measured object where the scrape has its own (`honor_labels`)."""
-    usual = ("exported_namespace", *NAMESPACE_LABELS)
-    return next((labels[label] for label in usual if labels.get(label)), "")
-
-
-def place_in(attributes: Mapping[str, str]) -> dict[str, str]:
-    """Environment, cluster and region among these labels, each under the name of its kind."""
-    places = {}
-    for kind, labels in PLACE_LABELS.items():
-        for label in labels:
-            if attributes.get(label):
-                places[kind] = attributes[label]
-                break
-    return places
 
 
 def place_labels(place: Mapping[str, str], source_labels: Iterable[str]) -> dict[str, str]:

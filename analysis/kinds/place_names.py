@@ -39,9 +39,50 @@ NAMESPACE_LABELS = (
 calls may be in another namespace, and not in another environment."""
 
 
+MESH_NAMESPACES = ("destination_workload_namespace", "destination_service_namespace")
+"""Istio's labels for the namespace of who answers."""
+
+
 def same_place_labels(label: str) -> tuple[str, ...]:
     """The labels that say the same as this one, itself included."""
     for names in PLACE_LABELS.values():
         if label in names:
             return names
     return (label,)
+
+
+def place_in(labels: Mapping[str, str]) -> dict[str, str]:
+    """Environment, cluster and region among these labels, each under the name of its kind."""
+    places = {}
+    for kind, names in PLACE_LABELS.items():
+        for name in names:
+            if labels.get(name):
+                places[kind] = labels[name]
+                break
+    return places
+
+
+def namespace_in(labels: Mapping[str, str]) -> str:
+    """The namespace that labels of a series name; "" without one. Prometheus renames that of the
+    measured object where the scrape has its own (`honor_labels`)."""
+    usual = ("exported_namespace", *NAMESPACE_LABELS)
+    return next((labels[label] for label in usual if labels.get(label)), "")
+
+
+def object_namespace(labels: Mapping[str, str]) -> str:
+    """The same, also where a mesh names it."""
+    of_mesh = (labels[label] for label in MESH_NAMESPACES if labels.get(label))
+    return namespace_in(labels) or next(of_mesh, "")
+
+
+def job_namespace(job: str) -> str:
+    """The namespace in front of a scrape job's name, as PodMonitors and OpenTelemetry put it there;
+    "" without one."""
+    return job.rpartition("/")[0]
+
+
+def place_identity(labels: Mapping[str, str]) -> tuple[str, ...]:
+    """What tells equal alerts of two places apart; empty where the labels name no place."""
+    namespace = object_namespace(labels) or job_namespace(labels.get("job", ""))
+    places = {"namespace": namespace, **place_in(labels)}
+    return tuple(f"{kind}={name}" for kind, name in sorted(places.items()) if name)

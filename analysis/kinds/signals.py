@@ -49,6 +49,9 @@ SYMPTOMS = frozenset(
     {SignalClass.LATENCY, SignalClass.ERRORS, SignalClass.AVAILABILITY, SignalClass.RESTARTS}
 )
 """What a caller feels; these travel from callee to caller."""
+SCRAPES = "scrape_availability"
+"""The share of a service's targets that Prometheus could scrape, by `up`. A target that it cannot
+scrape may serve its requests all the same."""
 RESOURCES = frozenset({SignalClass.CPU, SignalClass.MEMORY, SignalClass.DISK})
 """What a service runs out of by itself."""
 

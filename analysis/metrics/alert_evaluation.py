@@ -14,8 +14,8 @@ import numpy as np
 import polars as pl
 
 from faultline.analysis.alert_signal.subjects import service_in
-from faultline.analysis.case.alert_place import namespace_in, place_in
 from faultline.analysis.case.folder import Case
+from faultline.analysis.kinds.place_names import job_namespace, namespace_in, place_in
 from faultline.analysis.metrics.shift_statistics import Bools, Floats
 
 BRIDGED_STEPS = 2.5
@@ -403,7 +403,7 @@ def _labels(key: str) -> dict[str, str]:
 
 def _place(labels: Mapping[str, str]) -> dict[str, str]:
     """Environment, cluster, region and namespace; that of a scrape job stands in front of it."""
-    namespace = namespace_in(labels) or labels.get("job", "").rpartition("/")[0]
+    namespace = namespace_in(labels) or job_namespace(labels.get("job", ""))
     return {**place_in(labels), "namespace": namespace}
 
 

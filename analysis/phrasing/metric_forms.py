@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import datetime
 
 from faultline.analysis.kinds.finding_details import AlertHistoryDetails, MetricShiftDetails
-from faultline.analysis.kinds.signals import SignalClass, is_headroom
+from faultline.analysis.kinds.signals import SCRAPES, SignalClass, is_headroom
 from faultline.analysis.phrasing.statement import (
     FAIL,
     FELL,
@@ -53,6 +53,7 @@ MULTIPLE = 1.15
 AGAIN = 2.0
 """From this many restarts on a service "keeps restarting"."""
 DOWN = Verb("are down", "were down", "go down")
+UNSCRAPED = Verb("cannot be scraped", "could not be scraped", "fail their scrapes")
 KEEPS_RESTARTING = Verb("keeps restarting", "kept restarting", "keep restarting")
 RESTARTED = Verb("restarted", "restarted", "restart")
 STAYED = Verb("stayed", "stayed", "stay")
@@ -181,10 +182,11 @@ def unavailable(finding: Finding, voice: Voice) -> Statement | None:
     before = 100 * (1 - finding.numbers["baseline"] * factor)
     if lacking <= 0:
         return moved(finding, voice)
-    details = MetricShiftDetails.of(finding)
-    if details and details.unit == "ratio" and "success" not in (finding.signal or "").casefold():
-        # Without a word for requests it counts instances, as Prometheus's `up` does.
-        down = figure(finding, "incident", amount(lacking, PERCENT))
+    down = figure(finding, "incident", amount(lacking, PERCENT))
+    if finding.signal == SCRAPES:
+        targets = say("{down} of {whose} targets", down=down, whose=voice.whose)
+        return Statement(targets, UNSCRAPED)
+    if _counts_instances(finding):
         return Statement(say("{down} of {whose} instances", down=down, whose=voice.whose), DOWN)
     share = figure(finding, "incident", failing(lacking))
     usual = say("({before} before)", before=amount(before, PERCENT))
@@ -194,6 +196,15 @@ def unavailable(finding: Finding, voice: Voice) -> Statement | None:
         usual if before >= NEVER else NOTHING,
         NOTHING,
     )
+
+
+def _counts_instances(finding: Finding) -> bool:
+    """Whether it is an availability of instances, as of an exporter's `pg_up`: a ratio without a
+    word for requests."""
+    details = MetricShiftDetails.of(finding)
+    is_ratio = details is not None and details.unit == "ratio"
+    is_available = finding.details.signal_class == SignalClass.AVAILABILITY.value
+    return is_ratio and is_available and "success" not in (finding.signal or "").casefold()
 
 
 def resource(finding: Finding, voice: Voice) -> Statement | None:
@@ -273,7 +284,7 @@ def signal_text(finding: Finding) -> str:
 def failing_share(finding: Finding) -> float | None:
     """The share of requests that fail, from 0 to 1, where the metric tells it."""
     unit = finding_unit(finding)
-    if not is_shift(finding) or unit.kind != "share":
+    if not is_shift(finding) or unit.kind != "share" or finding.signal == SCRAPES:
         return None
     share = finding.numbers["incident"] * unit.factor
     return 1 - share if _metric_name(finding) == "availability" else share
@@ -293,7 +304,8 @@ def in_brackets(finding: Finding) -> str:
         return f"backlog {before.text} → {after.text}"
     share = failing_share(finding)
     if share is not None:
-        fails = called in ("error rate", "availability") and share >= WORTH_SAYING
+        of_requests = called in ("error rate", "availability") and not _counts_instances(finding)
+        fails = of_requests and share >= WORTH_SAYING
         return f"{failing(100 * share)} of requests fail" if fails else ""
     is_up = finding.details.direction != "down"
     if finding.details.signal_class == SignalClass.ERRORS.value and is_up:

@@ -31,7 +31,7 @@ from faultline.analysis.kinds.finding_details import (
     SignatureDetails,
     SpanShiftDetails,
 )
-from faultline.analysis.kinds.signals import SignalClass, is_headroom
+from faultline.analysis.kinds.signals import SCRAPES, SignalClass, is_headroom
 from faultline.analysis.phrasing.log_forms import STEPS_OF_CALLED, message_of
 from faultline.analysis.phrasing.state_forms import state_of
 from faultline.analysis.phrasing.state_steps import state_step
@@ -59,8 +59,9 @@ _DATABASE = re.compile(
     re.IGNORECASE,
 )
 """Names that people give to databases."""
-_SAYS_LITTLE = frozenset({LATENCY.name, ERRORS.name, AVAILABILITY.name, SPAN_ERRORS.name,
-                          ERROR_ORIGIN.name, SELF_TIME.name})  # fmt: skip
+_SAYS_LITTLE = frozenset(
+    {LATENCY.name, ERRORS.name, SPAN_ERRORS.name, ERROR_ORIGIN.name, SELF_TIME.name}
+)
 """Faults that name the place of the trouble, and not what to look at there."""
 _REDELIVERED = ("poison message", "poison pill", "redelivered")
 """Words with which consumers of a queue say that one message fails again and again."""
@@ -163,6 +164,16 @@ def _by_findings(subject: str, about: Sequence[Finding]) -> str | None:
         if fault.name == SELF_TIME.name:
             return f"Open slow {of} of {who} in the traces, or profile it: the time is its own."
     return None
+
+
+def _of_availability(finding: Finding, who: str, about: Sequence[Finding]) -> str | None:
+    step = _by_findings(finding.subject, about)
+    if step is not None or finding.signal != SCRAPES:
+        return step
+    return (
+        f"Read on Prometheus' page /targets why scrapes of {who} fail, and call the address named "
+        "there: a moved port or path, a network policy, or an instance that is gone."
+    )
 
 
 def _more_requests(findings: Sequence[Finding]) -> str | None:
@@ -289,6 +300,7 @@ _OF_FAULTS: Mapping[str, Callable[[Finding, str, Sequence[Finding]], str | None]
     CALLERS_FAIL.name: _of_callers,
     NETWORK.name: _on_the_network,
     FAN_OUT.name: _of_more_calls,
+    AVAILABILITY.name: _of_availability,
     RESTARTS.name: _of_restarts,
     TRAFFIC.name: _of_more_requests,
 }

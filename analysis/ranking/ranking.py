@@ -28,6 +28,7 @@ from faultline.analysis.kinds.finding_details import (
     StateFactDetails,
 )
 from faultline.analysis.kinds.finding_kinds import PART_CONTRAST
+from faultline.analysis.kinds.signals import SCRAPES
 from faultline.analysis.logs.signature_findings import KIND as SIGNATURE
 from faultline.analysis.ranking.verdicts import FirstSuspectStanding, confidence_of
 from faultline.analysis.requests.topology import Topology, topology_of
@@ -348,7 +349,9 @@ def _drafted(rank: int, suspect: Suspect, fault: FaultKind, main_finding: Findin
     named = main_finding.sentence.startswith(suspect.subject) or _names_ranks(main_finding)
     if not (explained and named):
         # What is wrong with the suspect, and whether what it calls explains it.
-        if not suspect.explained_by:
+        if main_finding.signal == SCRAPES:
+            phrase = "cannot be scraped"
+        elif not suspect.explained_by:
             phrase = fault.description
         else:
             part = "explains only a part of it" if rank == 1 else "may explain it"

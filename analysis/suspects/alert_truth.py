@@ -34,6 +34,7 @@ from faultline.analysis.metrics.alert_evaluation import (
     alert_evaluation,
 )
 from faultline.analysis.metrics.explained_share import FAILING
+from faultline.analysis.phrasing.statement import possessive
 from faultline.analysis.requests.topology import Topology
 from faultline.analysis.suspects.deviations import LEAST_NOISE, Deviation
 from faultline.analysis.vocabulary import Finding
@@ -344,6 +345,9 @@ class _TruthFindings:
         watches, service = self.case.alert.watches, self.case.alert.service
         if watches is None or watches.metric is None:
             return "its value"
+        if self.evaluation.is_of_scrapes and self.evaluation.fires_above:
+            targets = f"{possessive(subject_name(service))} targets" if service else "targets"
+            return f"the share of {targets} that cannot be scraped"
         # The signal of the alert may be another quantile of the same requests.
         named = signal_name(signal_named(watches))
         if service is None:

@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import Literal
 
 from faultline.analysis.alert_signal.rule_texts import query_of_url
+from faultline.analysis.kinds.place_names import place_identity
 from faultline.analysis.vocabulary import Alert, Link
 from faultline.bot.intake.payload_fields import filled, plain, single_line
 from faultline.bot.intake.service_names import identified
@@ -143,7 +144,8 @@ def _alert(
     if not identity and subject.is_monitor:
         identity = f"subject:{message.sender}:{subject.name.casefold()}"
     labels = {**object_labels(layout), **_vendor_labels(links, title)}
-    labels["fingerprint"] = identity or f"title:{title.casefold()}"
+    titled = " ".join((f"title:{title.casefold()}", *place_identity(labels)))
+    labels["fingerprint"] = identity or titled
     alert = Alert(
         source=SOURCE,
         id=message.ts,

@@ -30,11 +30,13 @@ def load() -> None:
 
 @dataclass(frozen=True)
 class Analysis:
-    """The diagnosis of a case, who calls whom in it, and where its evidence leads."""
+    """The diagnosis of a case, who calls whom in it, where its evidence leads, and which services
+    fail that the alerting one may call."""
 
     diagnosis: Diagnosis
     calls: CallList
     leads: Sequence[Lead]
+    failing_peers: Sequence[str]
 
 
 def analyze_with_leads(folder: Path) -> Analysis:
@@ -43,6 +45,7 @@ def analyze_with_leads(folder: Path) -> Analysis:
     from faultline.analysis.case.calls import MOST_WRITTEN, CallList
     from faultline.analysis.case.folder import read_case
     from faultline.analysis.diagnosis import diagnose
+    from faultline.analysis.ranking.failing_peers import failing_peers
     from faultline.analysis.ranking.leads import leads_of
     from faultline.analysis.requests.topology import case_calls
 
@@ -50,7 +53,8 @@ def analyze_with_leads(folder: Path) -> Analysis:
     diagnosis = diagnose(case)
     calls = case_calls(case)
     listed_calls = CallList(place=place_of(case.alert), calls=calls[:MOST_WRITTEN])
-    return Analysis(diagnosis, listed_calls, leads_of(case, diagnosis, calls))
+    leads = leads_of(case, diagnosis, calls)
+    return Analysis(diagnosis, listed_calls, leads, failing_peers(case, diagnosis))
 
 
 def analyze_case(folder: Path) -> Diagnosis:

@@ -17,7 +17,7 @@ import polars as pl
 from pydantic import BaseModel
 
 from faultline.analysis.alert_signal.queried_series import with_signal
-from faultline.analysis.case.alert_place import place_in, place_of
+from faultline.analysis.case.alert_place import place_of
 from faultline.analysis.case.folder import json_bytes, write_evidence, write_json
 from faultline.analysis.case.readable_rows import readable_rows
 from faultline.analysis.case.rounds import Lead
@@ -34,6 +34,7 @@ from faultline.analysis.case.tables import (
     write_table,
 )
 from faultline.analysis.errors import EvidenceError
+from faultline.analysis.kinds.place_names import place_in
 from faultline.analysis.vocabulary import Alert, Evidence, EvidenceKind, Gap, Scope, Window
 from faultline.bot.investigation.reading_traces import with_exports
 from faultline.bot.runtime.threads import in_store, in_thread

@@ -6,8 +6,9 @@ from __future__ import annotations
 from datetime import datetime
 
 from faultline.analysis.case.folder import json_bytes
-from faultline.analysis.vocabulary import Alert, Diagnosis
+from faultline.analysis.vocabulary import Alert
 from faultline.analysis.wording.phrases import plain
+from faultline.bot.investigation.analyzing import Analysis
 from faultline.bot.investigation.finishing import blame_of
 from faultline.bot.investigation.worker_context import WorkerContext
 from faultline.bot.runtime.threads import in_store, in_thread
@@ -19,7 +20,7 @@ LONGEST_TITLE = 120
 
 
 async def join_incident(
-    context: WorkerContext, investigation: StoredInvestigation, diagnosis: Diagnosis
+    context: WorkerContext, investigation: StoredInvestigation, analysis: Analysis
 ) -> bool:
     """Whether it became a part of another investigation. Otherwise its case notes what other
     answers of the incident blame."""
@@ -28,9 +29,11 @@ async def join_incident(
         return False
     stored = await in_thread(context.cases.get, investigation.id, "alert.json")
     alert = investigation.alert if stored is None else Alert.model_validate_json(stored)
-    blamed, _ = blame_of(alert, diagnosis)
+    blamed, explained = blame_of(alert, analysis.diagnosis)
+    # An answer that says no more than that the alerting service fails leaves open what it calls.
+    suspects = () if explained or blamed not in (None, alert.service) else analysis.failing_peers
     late_joins = context.store.late_joins
-    joined = await in_store(late_joins.join, investigation.id, blamed)
+    joined = await in_store(late_joins.join, investigation.id, blamed, suspects)
     if joined is not None:
         line = f"joined {joined.investigation_id}: {joined.why}"
         await context.say(investigation.id, "joined", line)
@@ -47,8 +50,8 @@ async def join_incident(
         why = "Its alert is still open, so both may be one incident."
         if not answer.is_tied:
             why = (
-                "It began about then in the same place. No call between the two is known, and both "
-                "may be one incident."
+                "It began about then, and nothing places it elsewhere. No call between the two is "
+                "known, and both may be one incident."
             )
         notes.append(
             f"The answer to “{plain(answer.title, LONGEST_TITLE)}” of {_clock(answer.at)} named "

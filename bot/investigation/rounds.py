@@ -12,9 +12,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from faultline.analysis.case.alert_place import place_in
 from faultline.analysis.case.rounds import ROUNDS_FILE, Lead, Round, Rounds
-from faultline.analysis.kinds.place_names import NAMESPACE_LABELS
+from faultline.analysis.kinds.place_names import NAMESPACE_LABELS, place_in
 from faultline.analysis.vocabulary import Alert, Link, Scope
 from faultline.analysis.wording.phrases import listed, plain
 from faultline.bot.investigation.collecting import collect_part, part_name

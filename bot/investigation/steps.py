@@ -173,7 +173,7 @@ class InvestigationSteps:
             investigation,
             self.context.settings,
         )
-        if await join_incident(self.context, investigation, diagnosis):
+        if await join_incident(self.context, investigation, analysis):
             self._resumed.discard(investigation_id)
             return {"verdict": "", "confidence": 0.0, "seconds": 0.0, "joined": True}
         await self.context.put(investigation_id, "findings.json", json_bytes(diagnosis))

@@ -17,8 +17,8 @@ from functools import lru_cache
 from itertools import product
 
 from faultline.analysis.alert_signal.deriving import reading_of, with_query
-from faultline.analysis.case.alert_place import namespace_in
-from faultline.analysis.kinds.place_names import PLACE_LABELS
+from faultline.analysis.alert_signal.subjects import scraped_service
+from faultline.analysis.kinds.place_names import PLACE_LABELS, job_namespace, object_namespace
 from faultline.analysis.kinds.signals import AlertQuery, QueryLanguage
 from faultline.analysis.vocabulary import Alert
 from faultline.bot.policy.job_identity import identify_job
@@ -64,6 +64,9 @@ class Traits:
     namespace: str = ""
     blamed: str | None = None
     """What the answer of its investigation names as the cause, once there is one."""
+    suspects: frozenset[str] = frozenset()
+    """Where that answer says no more than that the alerting service fails: services that fail at
+    least as many requests, and that it may call."""
 
     @property
     def wording(self) -> str:
@@ -106,8 +109,17 @@ def traits_of(alert: Alert, settings: Settings, topology: ServiceTopology) -> Tr
         hosts=hosts,
         places=places,
         words=_words(alert, service, job.name if job else None, hosts),
-        namespace=_short(namespace_in(labels)).casefold(),
+        namespace=_short(measured_namespace(labels, alert.service)).casefold(),
     )
+
+
+def measured_namespace(labels: Mapping[str, str], service: str | None) -> str:
+    """The namespace of what is measured; "" where nothing names it."""
+    namespace = object_namespace(labels)
+    # The job of an exporter, such as `integrations/kafka`, says nothing of where its object runs.
+    if namespace or not service or scraped_service(labels.get("job", "")) != service:
+        return namespace
+    return job_namespace(labels["job"])
 
 
 def with_rule_labels(alert: Alert) -> dict[str, str]:
@@ -154,8 +166,8 @@ taken to suffer from it: half, as for alerts of like words in the memory
 (`faultline.bot.store.memory`)."""
 COMMON_WORDS = 2
 WEAK_SHARE = 0.5
-"""Where nothing but words says that two alerts belong together, they must be within this share of
-the window."""
+"""Where nothing but words, or a ranking, says that two alerts belong together, they must be within
+this share of the window."""
 MAX_NAME = 60
 SERVICE_KEY = "service:"
 MAX_CALLEES = 50
@@ -191,7 +203,9 @@ def relate(
         or _by_host(new, old)
     )
     if reason is None and apart <= window * WEAK_SHARE:
-        reason = _by_shared_callee(new, old, topology) or _by_place(new, old)
+        reason = (
+            _by_shared_callee(new, old, topology) or _by_place(new, old) or _by_suspect(new, old)
+        )
     return Relation(reason[0], f"{reason[1]}, {how_far(apart)}") if reason else None
 
 
@@ -211,6 +225,7 @@ def sought_keys(traits: Traits, topology: ServiceTopology) -> tuple[str, ...]:
     for service in _involved(traits):
         neighbours = sorted(topology.called_by(service) | topology.callers_of(service))
         keys += [f"{SERVICE_KEY}{name}" for name in (service, *neighbours[:MAX_NEIGHBOURS])]
+    keys += [f"{SERVICE_KEY}{name}" for name in sorted(traits.suspects)]
     return tuple(dict.fromkeys(keys))
 
 
@@ -231,11 +246,16 @@ def elsewhere(new: Traits, old: Traits) -> bool:
     return is_namesake or environment_of(new.namespace) != environment_of(old.namespace)
 
 
-def share_place(new: Traits, old: Traits) -> bool:
-    """Whether both name the same namespace, or, where none names one, the same other place."""
-    if elsewhere(new, old) or new.namespace != old.namespace:
+def may_share_incident(new: Traits, old: Traits, window: timedelta) -> bool:
+    """Whether the two began about then, and nothing says that they are apart: the same namespace,
+    or, where one names none, the same other place. Where they name no place in common, only what
+    began within half the time counts."""
+    apart = abs(new.started_at - old.started_at)
+    if apart > window or elsewhere(new, old):
         return False
-    return bool(new.namespace) or bool(set(new.places) & set(old.places))
+    if new.namespace and old.namespace:
+        return new.namespace == old.namespace
+    return bool(set(new.places) & set(old.places)) or apart <= window * WEAK_SHARE
 
 
 def environment_of(namespace: str) -> str:
@@ -299,6 +319,18 @@ def _by_place(new: Traits, old: Traits) -> tuple[int, str] | None:
         return None
     common = sorted(set(_named_places(new)) & set(_named_places(old)))
     return (5, f"the same words in {_named(common[0].partition('=')[2])}") if common else None
+
+
+def _by_suspect(new: Traits, old: Traits) -> tuple[int, str] | None:
+    """One has no reason for its alert but that it may call what the other's answer blames, in one
+    namespace. People need one answer to both, then."""
+    if not new.namespace or new.namespace != old.namespace:
+        return None
+    for answered, other in ((new, old), (old, new)):
+        if answered.blamed in other.suspects and answered.blamed is not None:
+            fails = f"{_named(answered.blamed)} fails more requests in {_named(new.namespace)}"
+            return 6, f"{fails}, and nothing else explains {_named(other.service or 'it')}"
+    return None
 
 
 def _named_places(traits: Traits) -> Sequence[str]:

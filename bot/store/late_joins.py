@@ -16,11 +16,11 @@ from sqlalchemy.orm import Session
 
 from faultline.analysis.vocabulary import Alert
 from faultline.bot.policy.admission import Policy
-from faultline.bot.policy.relation import BY_CALL, SERVICE_KEY, relate, share_place
+from faultline.bot.policy.relation import BY_CALL, SERVICE_KEY, may_share_incident, relate
 from faultline.bot.policy.values import Arrival
 from faultline.bot.store.admitting import JOIN_FOR
 from faultline.bot.store.connections import reading
-from faultline.bot.store.groups import MAX_GROUP, GroupMatch, Groups
+from faultline.bot.store.groups import MAX_GROUP, MAX_RUNS, GroupMatch, Groups
 from faultline.bot.store.learned_policy import PolicyWithCalls
 from faultline.bot.store.messages import adopt_addresses, reply_to_of
 from faultline.bot.store.tables import AlertKeyRow, GroupedAlertRow, InvestigationRow
@@ -56,10 +56,13 @@ class LateJoins:
         self._engine = engine
         self._policy = policy
 
-    def join(self, investigation_id: str, blamed: str | None) -> LateJoin | None:
+    def join(
+        self, investigation_id: str, blamed: str | None, suspects: Sequence[str] = ()
+    ) -> LateJoin | None:
         """Make the investigation a part of a related one that has answered, or that began before
         it; None where there is none. `blamed` is what its answer will name as the cause, which
-        others know from now on.
+        others know from now on, and `suspects` are services that the alerting one may call, where
+        it has no reason for its alert.
 
         A second call says the same again.
         """
@@ -70,7 +73,7 @@ class LateJoins:
             row = session.get_one(InvestigationRow, investigation_id)
             if row.joined_id is not None:
                 return repeated_join(session, row)
-            match = match_of(session, policy, row, blamed)
+            match = match_of(session, policy, row, blamed, suspects)
             if match is None:
                 if row.finished_at is None:
                     # Now: of two that are analysed at once, one has to see the other's.
@@ -86,6 +89,11 @@ class LateJoins:
             if not may_join(row, target):
                 return None
             move_alerts(session, policy, row, match)
+            has_looked = target.finished_at is not None or target.culprit is not None
+            named = policy.topology.name(target.culprit)
+            if has_looked and blamed is not None and named != policy.topology.name(blamed):
+                # What this one saw would be lost: the other looks once more, with both alerts.
+                target.wants_run = target.wants_run or target.runs < MAX_RUNS
             return LateJoin(target.id, Alert.model_validate(target.alert).title, match[0].why)
 
     def answers_beside(self, investigation_id: str, blamed: str | None) -> Sequence[EarlierAnswer]:
@@ -111,8 +119,7 @@ class LateJoins:
                 relation = relate(traits, other_traits, policy.topology, JOIN_FOR)
                 # Over hours, like words and a common machine prove nothing.
                 is_tied = relation is not None and relation.rank <= BY_CALL
-                is_near = abs(traits.started_at - other_traits.started_at) <= policy.window
-                if not is_tied and not (is_near and share_place(traits, other_traits)):
+                if not is_tied and not may_share_incident(traits, other_traits, policy.window):
                     continue
                 if other_traits.blamed != traits.blamed:
                     at = other.finished_at or other.accepted_at
@@ -145,13 +152,19 @@ class LateJoins:
 
 
 def match_of(
-    session: Session, policy: Policy, row: InvestigationRow, blamed: str | None
+    session: Session,
+    policy: Policy,
+    row: InvestigationRow,
+    blamed: str | None,
+    suspects: Sequence[str],
 ) -> GroupMatch | None:
     """The investigation that it may join, and why."""
     if policy.groups != "on" or not is_joinable(row):
         return None
     alert = Alert.model_validate(row.alert)
-    traits = replace(policy.traits(alert), blamed=policy.topology.name(blamed))
+    name = policy.topology.name
+    suspect_names = frozenset(filter(None, map(name, suspects)))
+    traits = replace(policy.traits(alert), blamed=name(blamed), suspects=suspect_names)
     groups = Groups(session, policy, row.accepted_at, [alert])
     workspaces = policy.workspaces_of(alert, reply_to_of(row))
     return groups.related(

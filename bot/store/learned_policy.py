@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from sqlalchemy import Engine
 from sqlalchemy.exc import SQLAlchemyError
 
-from faultline.analysis.case.alert_place import place_in
+from faultline.analysis.kinds.place_names import place_in
 from faultline.bot.policy.admission import Policy
 from faultline.bot.policy.relation import with_rule_labels
 from faultline.bot.policy.services import ServiceTopology

@@ -22,6 +22,7 @@ from faultline.analysis.kinds.finding_kinds import (
     SIGNAL_STOPPED,
     UPSTREAM_INCIDENT,
 )
+from faultline.analysis.kinds.signals import SCRAPES
 from faultline.analysis.kinds.state_faults import OF_NODES
 from faultline.analysis.phrasing.clauses import statement
 from faultline.analysis.phrasing.metric_forms import DOUBLED, counts_few
@@ -34,6 +35,7 @@ from faultline.bot.answer.writer.story import (
     Story,
     change_by_title,
     change_called,
+    is_mere_symptom,
     is_small_rise,
     title_of,
 )
@@ -72,7 +74,7 @@ def unsure(story: Story, diagnosis: Diagnosis) -> list[Claim]:
         # Where no cause is named there is nothing to be against.
         return candidate + beside
     offered = {finding for claim in candidate for finding in claim.findings}
-    claims: list[Claim] = []
+    claims = _beyond_scrapes(cause, diagnosis)
     for finding_id in cause.contradicting:
         finding = findings_by_id.get(finding_id)
         # What the candidate's line cites would be said twice.
@@ -86,12 +88,36 @@ def unsure(story: Story, diagnosis: Diagnosis) -> list[Claim]:
     return (doubts or open_question(story, diagnosis)) + beside
 
 
+def _beyond_scrapes(cause: Cause, diagnosis: Diagnosis) -> list[Claim]:
+    """That failed scrapes say nothing of requests, unless those are seen to fail too."""
+    if cause.signal != SCRAPES:
+        return []
+    for finding in diagnosis.findings:
+        of_requests = finding.signal != SCRAPES and is_mere_symptom(finding)
+        if of_requests and finding.subject == cause.subject:
+            return []
+    text = say(
+        "A target of {who} that cannot be scraped may serve its requests all the same, and their "
+        "metrics may be missing for the same reason",
+        who=name(cause.subject),
+    )
+    return [claim_of(text, Section.UNSURE, cause.findings[:CITED])]
+
+
 def checked(story: Story, diagnosis: Diagnosis) -> list[Claim]:
     """What was looked at and does not explain it: changes, and incidents of providers that nobody
     here is known to call."""
     if diagnosis.verdict is Verdict.NO_ACTIVE_INCIDENT:
         return []
-    return [*_changes_checked(story, diagnosis), *_providers_checked(diagnosis)]
+    claims = _changes_checked(story, diagnosis)
+    findings = [finding for finding in diagnosis.findings if finding.kind == UPSTREAM_INCIDENT.name]
+    for finding in findings[:NAMED]:
+        text = say(
+            "{what}. No collected call or failing line leads there",
+            what=statement(finding).clause(),
+        )
+        claims.append(claim_of(text, Section.CHECKED, (finding.id,)))
+    return claims
 
 
 def _changes_beside(story: Story, diagnosis: Diagnosis) -> Iterator[Claim]:
@@ -119,16 +145,6 @@ def _changes_beside(story: Story, diagnosis: Diagnosis) -> Iterator[Claim]:
             time=say(" ({at} UTC)", at=clock(change.onset)) if change.onset is not None else "",
         )
         yield claim_of(text, Section.UNSURE, (change.id,))
-
-
-def _providers_checked(diagnosis: Diagnosis) -> Iterator[Claim]:
-    findings = [finding for finding in diagnosis.findings if finding.kind == UPSTREAM_INCIDENT.name]
-    for finding in findings[:NAMED]:
-        text = say(
-            "{what}. No collected call or failing line leads there",
-            what=statement(finding).clause(),
-        )
-        yield claim_of(text, Section.CHECKED, (finding.id,))
 
 
 def _changes_checked(story: Story, diagnosis: Diagnosis) -> list[Claim]:

@@ -18,6 +18,8 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
+from faultline.analysis.alert_signal.rule_texts import query_of_url
+from faultline.analysis.kinds.place_names import place_identity
 from faultline.analysis.vocabulary import Alert, Link
 from faultline.bot.intake.accepting import Ignored
 from faultline.bot.intake.alert_source import WebhookSource, token_in_header
@@ -39,6 +41,7 @@ from faultline.bot.intake.payload_fields import (
 )
 from faultline.bot.intake.service_names import identified
 from faultline.bot.intake.signatures import Refused
+from faultline.bot.policy.relation import selectors_of
 from faultline.bot.policy.values import Arrival, Delivery, ReplyTo
 from faultline.bot.settings import Settings
 from faultline.connectors.vendors.alertmanager import AlertmanagerSettings
@@ -93,6 +96,17 @@ class AlertmanagerAlert(Payload):
     valueString: Text = ""
     values: Values = Field(default_factory=dict)
 
+    @property
+    def identity(self) -> str:
+        """The sender's fingerprint. Where it names none: the labels, and the place that the rule
+        alone fixes, as in `sum by (job) (errors{namespace="shop"})`."""
+        if self.fingerprint:
+            return self.fingerprint
+        query = query_of_url(self.generatorURL)
+        selectors = selectors_of(query.language, query.text) if query is not None else {}
+        place = set(place_identity({**selectors, **self.labels})) - set(place_identity(self.labels))
+        return _digest(*map("=".join, sorted(self.labels.items())), *sorted(place))[:16]
+
 
 class AlertmanagerNotification(Payload):
     """The whole body."""
@@ -132,9 +146,7 @@ def _incoming(
     settings: Settings,
     now: datetime,
 ) -> Arrival:
-    # Senders leave it out; the same labels are the same alert.
-    pairs = map("=".join, sorted(vendor_alert.labels.items()))
-    fingerprint = vendor_alert.fingerprint or _digest(*pairs)[:16]
+    fingerprint = vendor_alert.identity
     status = vendor_alert.status or group.status
     labels = {**_labels_in(vendor_alert.valueString), **vendor_alert.labels}
     reason = _state_reason(vendor_alert)

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, Literal, get_args
 
 from faultline.analysis.alert_signal.subjects import Naming
+from faultline.analysis.kinds.place_names import place_identity
 from faultline.analysis.vocabulary import Alert, Link
 from faultline.bot.intake.accepting import Ignored
 from faultline.bot.intake.alert_source import (
@@ -202,8 +203,13 @@ def _change(item: MappedItem, settings: Settings, sender: str, now: datetime) ->
     line = (item.line("kind") or KINDS[0]).casefold()
     if line not in KINDS:
         raise refused(item.webhook_settings, "kind", f"is none of {', '.join(KINDS)}")
+    # Equal ids of two senders are two changes. The stored id has a bound, and a digest is the same
+    # each time, so a repeat is still recognised.
+    stored_id = f"{sender or 'webhook'}/{identity}"
+    if len(stored_id) > LONGEST_ID:
+        stored_id = digest_of(sender, identity or "")
     return ReportedChange(
-        id=_id(sender, identity or ""),
+        id=stored_id,
         at=at,
         service=service or "",
         kind=line,
@@ -215,13 +221,6 @@ def _change(item: MappedItem, settings: Settings, sender: str, now: datetime) ->
         before=item.line("before") or "",
         after=item.line("after") or "",
     )
-
-
-def _id(sender: str, identity: str) -> str:
-    """Equal ids of two senders are two changes."""
-    # The stored id has a bound. A digest is the same each time, so a repeat is still recognised.
-    whole = f"{sender or 'webhook'}/{identity}"
-    return whole if len(whole) <= LONGEST_ID else digest_of(sender, identity)
 
 
 def _files(item: MappedItem) -> str:
@@ -263,10 +262,10 @@ def _arrival(body: MappedItem, settings: Settings, sender: str, now: datetime) -
     names = body.names("service")
     service = catalogued(settings, *names)
     environment = body.line("environment") or ""
-    identity = body.line("id") or digest_of(title, service or "", environment)
+    labels = _labels(body) | filled({"environment": environment, "sender": sender})
+    identity = body.line("id") or digest_of(title, service or "", *place_identity(labels))
     # Two senders may use the same ids.
     fingerprint = digest_of(sender, identity)[:16]
-    labels = _labels(body) | filled({"environment": environment, "sender": sender})
     url = as_url(body.get("url"))
     alert = Alert(
         source=SOURCE,

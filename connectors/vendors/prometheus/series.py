@@ -11,14 +11,10 @@ from dataclasses import dataclass, field
 import msgspec
 import polars as pl
 
-from faultline.analysis.case.alert_place import (
-    lies_elsewhere,
-    namespace_in,
-    namespace_of,
-    place_of,
-)
+from faultline.analysis.case.alert_place import lies_elsewhere, namespace_of, place_of
 from faultline.analysis.case.tables import METRICS, MONITORS, empty
 from faultline.analysis.errors import ConnectorError
+from faultline.analysis.kinds.place_names import namespace_in
 from faultline.analysis.vocabulary import Alert
 from faultline.connectors.shared.contract.base import require
 from faultline.connectors.shared.training.gpu_metrics import named

@@ -105,6 +105,15 @@ def test_the_quantile_decides_between_series_of_latency() -> None:
     assert with_alerting_series(slow, table).signal == "latency_p99"
 
 
+def test_a_rule_on_targets_that_cannot_be_scraped_watches_the_share_that_can() -> None:
+    table = metrics(("availability", "ratio"), ("scrape_availability", "ratio"))
+    down = "count(up == 0) by (service) / count(up) by (service)"
+    link = Link(title="Alert rule", url=generator(f"100 * ({down}) > 10"))
+    named = with_watched_signal(alert(title="TargetDown", service="checkout", links=(link,)))
+    found = with_alerting_series(named, table)
+    assert (found.signal, found.threshold) == ("scrape_availability", 0.9)
+
+
 def test_a_threshold_of_unknown_unit_is_not_taken() -> None:
     named = with_watched_signal(alert(title="errors above 5", service="checkout"))
     found = with_alerting_series(named, metrics(("error_ratio", "%")))

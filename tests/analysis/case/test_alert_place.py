@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from faultline.analysis.case.alert_place import place_labels, place_of
 from faultline.analysis.kinds.signals import WatchedSignal
 from faultline.analysis.vocabulary import Alert
@@ -33,3 +35,12 @@ def test_a_place_is_asked_for_by_the_label_that_the_source_has() -> None:
 
 def test_nodes_and_zones_do_not_bound_what_is_asked() -> None:
     assert place_of(alert({"node": "n1", "zone": "a", "pod": "web-1", "namespace": "shop"})) == {}
+
+
+@pytest.mark.parametrize("label", ["namespace", "kube_namespace", "env", "cluster", "aws_region"])
+def test_equal_alerts_of_two_places_are_two_alerts(label: str) -> None:
+    prod, again, staging = (alert({label: name}) for name in ("prod", "prod", "staging"))
+    assert prod.fingerprint == again.fingerprint != staging.fingerprint
+    same_sender = {"fingerprint": "f1", label: "prod"}, {"fingerprint": "f1", label: "staging"}
+    named, elsewhere = map(alert, same_sender)
+    assert named.fingerprint == elsewhere.fingerprint, "the sender knows what is one alert"

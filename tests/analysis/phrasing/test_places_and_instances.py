@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from faultline.analysis.phrasing.clauses import statement
+from faultline.analysis.phrasing.metric_forms import failing_share, in_brackets
+from faultline.analysis.phrasing.steps import step_about
 from faultline.analysis.vocabulary import Finding
 
 
@@ -35,5 +37,16 @@ def test_a_metric_of_one_cluster_is_said_of_that_cluster() -> None:
 def test_a_ratio_of_instances_says_nothing_of_requests() -> None:
     found = shift("Availability fell.", "availability", "ratio", baseline=1.0, incident=0.25)
     assert str(statement(found).clause()) == "75 % of web's instances are down"
+    assert in_brackets(found) == ""
     requests = shift("It fell.", "request_success", "ratio", baseline=1.0, incident=0.25)
     assert "requests" in str(statement(requests).clause())
+
+
+def test_targets_that_cannot_be_scraped_are_neither_down_nor_failing_requests() -> None:
+    scrapes = shift("It fell.", "scrape_availability", "ratio", baseline=1.0, incident=0.25)
+    assert str(statement(scrapes).clause()) == "75 % of web's targets cannot be scraped"
+    assert failing_share(scrapes) is None
+    assert in_brackets(scrapes) == ""
+    step = step_about(scrapes, [scrapes])
+    assert step is not None
+    assert step.startswith("Read on Prometheus' page /targets why scrapes of web fail")

@@ -6,6 +6,7 @@ import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from hypothesis import given
@@ -107,6 +108,19 @@ def test_without_a_fingerprint_the_labels_make_one() -> None:
 
     assert labelled(a="1", b="2") == labelled(b="2", a="1")
     assert labelled(a="1") != labelled(a="2")
+
+
+@pytest.mark.parametrize("label", ["namespace", "env", "destination_workload_namespace"])
+def test_without_a_fingerprint_the_place_of_the_rule_tells_equal_labels_apart(label: str) -> None:
+    def ruled(place: str) -> str:
+        rule = f'sum by (app) (rate(errors_total{{{label}="{place}"}}[5m])) > 1'
+        url = f"http://prometheus:9090/graph?g0.expr={quote(rule)}"
+        labels = {"alertname": "ErrorsHigh", "app": "checkout"}
+        (found,) = read(alertmanager_group({"labels": labels, "generatorURL": url}))
+        return found.alert.fingerprint
+
+    assert ruled("prod") == ruled("prod")
+    assert ruled("prod") != ruled("staging")
 
 
 def test_gos_zero_time_counts_as_now() -> None:

@@ -202,6 +202,20 @@ def test_an_alert_is_known_by_its_link_whatever_its_title() -> None:
     assert first.fingerprint == later.fingerprint
 
 
+def test_equal_titles_of_two_namespaces_are_two_alerts() -> None:
+    def fields(namespace: str) -> list[dict[str, str]]:
+        return [{"title": "namespace", "value": namespace}]
+
+    first, second, again = (
+        read(boxed("[FIRING:1] ErrorsHigh", fields=fields(name)))
+        for name in ("prod", "stg", "prod")
+    )
+    assert first is not None
+    assert second is not None
+    assert again is not None
+    assert first.fingerprint == again.fingerprint != second.fingerprint
+
+
 @pytest.mark.parametrize(
     ("raw", "plain"),
     [

@@ -113,6 +113,14 @@ def test_a_retry_is_a_duplicate_and_a_repetition_is_not() -> None:
     assert sent.alert.fingerprint == later.alert.fingerprint
 
 
+@pytest.mark.parametrize("label", ["env", "namespace", "cluster"])
+def test_equal_alerts_of_two_places_are_two_where_the_sender_names_none(label: str) -> None:
+    unnamed = {"name": "Slow", "status": "FIRING", "tags": {"service": "web-01"}}
+    bodies = [unnamed | {"tags": {"service": "web-01", label: name}} for name in ("a", "b", "a")]
+    first, second, again = read({"alerts": bodies})
+    assert first.alert.fingerprint == again.alert.fingerprint != second.alert.fingerprint
+
+
 @pytest.mark.parametrize(
     ("preset", "problem", "end", "title", "unchanged"),
     [

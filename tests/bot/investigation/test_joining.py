@@ -23,6 +23,7 @@ from faultline.bot.settings import Settings
 from faultline.bot.settings.alerts import AlertSettings
 from faultline.bot.store.case_store import CaseStore
 from faultline.bot.store.store import Store, StoredInvestigation
+from faultline.connectors.shared.contract.base import Collected, Request
 from tests.bot.investigation.test_rounds import NOW, Deploys, Metrics
 from tests.databases import store_engine
 
@@ -44,9 +45,25 @@ def context(tmp_path: Path, pool: ProcessPool) -> Iterator[WorkerContext]:
     engine.dispose()
 
 
-def accepted(context: WorkerContext, service: str, *, minutes: float = 0) -> str:
+class NoCalls(Metrics):
+    """Requests and errors of all services, and nothing of who calls whom."""
+
+    def answer(self, request: Request) -> Collected:
+        collected = super().answer(request)
+        return replace(collected, tables={"metrics": collected.tables["metrics"]})
+
+
+def accepted(
+    context: WorkerContext, service: str, *, minutes: float = 0, namespace: str = ""
+) -> str:
     at = NOW + timedelta(minutes=minutes)
-    alert = Alert(source="test", title=f"{service} fails", started_at=at, service=service)
+    alert = Alert(
+        source="test",
+        title=f"{service} fails",
+        started_at=at,
+        service=service,
+        labels={"namespace": namespace} if namespace else {},
+    )
     name = context.store.accept(alert, now=at).investigation_id
     assert name is not None
     return name
@@ -94,6 +111,36 @@ def test_alerts_whose_calls_only_the_evidence_knows_become_one_investigation(
         Alert(source="test", title="slow", started_at=NOW, service=services[1]), now=NOW
     )
     assert (third.outcome, third.investigation_id) == ("grouped", first)
+
+
+@pytest.mark.parametrize("answered", [True, False])
+def test_without_known_calls_who_has_no_reason_joins_the_answer_about_what_fails_more(
+    context: WorkerContext, answered: bool
+) -> None:
+    blind = replace(context, connectors=[NoCalls("metrics", ("metrics",), follows=())])
+    first = accepted(blind, "api", namespace="shop")
+    second = accepted(blind, "web", minutes=1, namespace="shop")
+    analyzed(blind, first, answered=answered)
+    assert analyzed(blind, second).get("joined")
+    why = "api fails more requests in shop, and nothing else explains web, 60 s apart"
+    assert stored(blind, second).headline == f"Part of the incident “api fails”: {why}"
+    assert stored(blind, first).culprit == "api"
+    # Elsewhere nothing ties the two.
+    other = accepted(blind, "web", minutes=1, namespace="shop-2")
+    assert "joined" not in analyzed(blind, other)
+
+
+def test_without_known_calls_what_fails_more_is_answered_by_itself_and_names_the_other(
+    context: WorkerContext,
+) -> None:
+    blind = replace(context, connectors=[NoCalls("metrics", ("metrics",), follows=())])
+    first = accepted(blind, "web", namespace="shop")
+    second = accepted(blind, "api", minutes=1, namespace="shop")
+    analyzed(blind, first)
+    assert "joined" not in analyzed(blind, second)
+    assert stored(blind, second).culprit == "api"
+    [note] = case_of(blind, second).alert.notes
+    assert "named web as the cause. It began about then" in note
 
 
 def test_an_answer_that_is_given_again_says_what_it_named_before(context: WorkerContext) -> None:

@@ -112,6 +112,15 @@ def related(one: Alert, other: Alert) -> Relation | None:
             alert("search", "Error budget burns too fast", labels={"namespace": "shop"}, minutes=1),
             "the same words in shop, 60 s apart",
         ),
+        (
+            alert("billing", "Error budget burns too fast", labels={"job": "shop/billing"}),
+            alert(
+                "search",
+                "Error budget burns too fast",
+                labels={"destination_workload_namespace": "shop"},
+            ),
+            "the same words in shop, at the same time",
+        ),
     ],
 )
 def test_alerts_with_a_fact_in_common_belong_together(
@@ -208,6 +217,26 @@ def test_what_an_answer_blames_ties_alerts_whose_calls_are_not_known() -> None:
     assert reason("payments", "checkout") == "checkout calls payments"
     assert reason(None, "cart") is None
     assert reason("payments", "cart") is None
+
+
+def test_an_answer_without_a_reason_belongs_to_the_one_that_blames_what_fails_more() -> None:
+    errors = alert("search", "errors", labels={"namespace": "shop"})
+    answered = replace(POLICY.traits(errors), blamed="search")
+    latency = POLICY.traits(in_namespace("billing", "shop"))
+    reasonless = replace(latency, blamed="billing", suspects=frozenset({"search"}))
+    tie = relate(answered, reasonless, POLICY.topology, WINDOW)
+    assert tie is not None
+    why = "search fails more requests in shop, and nothing else explains billing, at the same time"
+    assert tie.why == why
+    assert tie == relate(reasonless, answered, POLICY.topology, WINDOW)
+    keys = keys_of(answered, POLICY.topology)
+    assert set(keys) & set(sought_keys(reasonless, POLICY.topology))
+    elsewhere = replace(reasonless, namespace="shop-2")
+    assert relate(answered, elsewhere, POLICY.topology, WINDOW) is None
+    assert (
+        relate(answered, replace(reasonless, suspects=frozenset({"cart"})), POLICY.topology, WINDOW)
+        is None
+    )
 
 
 def test_callers_of_one_service_that_read_alike_belong_together_within_half_the_window() -> None:

@@ -15,6 +15,7 @@ from faultline.bot.settings import Settings
 from faultline.bot.settings.alerts import AlertSettings
 from faultline.bot.store.connections import connect
 from faultline.bot.store.memory import LearnedCall, LearnedCalls
+from faultline.bot.store.messages import DueUpdates
 from faultline.bot.store.store import Delivery, ReplyTo, Store, StoredInvestigation
 from tests.databases import store_engine
 
@@ -105,6 +106,22 @@ def test_who_has_not_answered_joins_who_has(store: Store) -> None:
     assert store.late_joins.join(second, "ledger") is None, "it has answered"
 
 
+@pytest.mark.parametrize(
+    ("named", "blamed", "is_run_again"),
+    [("api", "ledger", True), (None, "ledger", True), ("ledger", "ledger", False)],
+)
+def test_who_joins_with_another_cause_has_the_other_look_once_more(
+    store: Store, named: str | None, blamed: str, is_run_again: bool
+) -> None:
+    first, second = started(store, alert("api")), started(store, alert("ledger", minutes=1))
+    # The scope of the first covers what it calls, so its evidence may only have been late.
+    learn(store, "api", "ledger")
+    answer(store, first, named)
+    assert store.late_joins.join(second, blamed) is not None
+    reruns = [rerun.investigation_id for rerun in DueUpdates(store.engine).to_rerun()]
+    assert (first in reruns) == is_run_again
+
+
 def test_an_alert_about_what_an_open_answer_blames_joins_at_once(store: Store) -> None:
     first = started(store, alert("api"))
     answer(store, first, "ledger")
@@ -188,3 +205,51 @@ def test_of_two_that_are_analysed_at_once_in_one_place_one_names_what_the_other_
     assert (beside.title, beside.culprit, beside.is_tied) == ("api fails", "api", False)
     assert store.late_joins.join(elsewhere, "ledger") is None
     assert store.late_joins.answers_beside(elsewhere, "ledger") == []
+
+
+def test_an_answer_that_only_repeats_its_alert_joins_what_fails_more(
+    store: Store,
+) -> None:
+    labels = {"namespace": "shop"}
+    first = started(store, alert("api", labels=labels))
+    assert store.late_joins.join(first, "api", ["ledger"]) is None, "it came first"
+    second = started(store, alert("ledger", minutes=1, labels=labels))
+    assert store.late_joins.join(second, "ledger", ["search"]) is None
+    joined = store.late_joins.join(second, "ledger", ["search", "api"])
+    assert joined is not None
+    assert joined.investigation_id == first
+    why = "api fails more requests in shop, and nothing else explains ledger, 60 s apart"
+    assert joined.why == why
+
+
+@pytest.mark.parametrize(
+    ("minutes", "labels"),
+    [(3, {"namespace": "shop"}), (1, {"namespace": "shop-2"}), (1, {}), (1, {"env": "prod"})],
+)
+def test_failing_more_ties_only_alerts_of_the_same_minutes_in_one_namespace(
+    store: Store, minutes: float, labels: Mapping[str, str]
+) -> None:
+    first = started(store, alert("api", labels={"namespace": "shop", "env": "prod"}))
+    answer(store, first, "api")
+    second = started(store, alert("ledger", minutes=minutes, labels=labels))
+    assert store.late_joins.join(second, "ledger", ["search", "api"]) is None
+
+
+@pytest.mark.parametrize(
+    ("minutes", "labels", "is_named"),
+    [
+        (4, {"namespace": "shop"}, True),
+        (4, {"env": "prod"}, True),
+        (4, {}, False),
+        (2, {}, True),
+        (2, {"namespace": "shop-2"}, False),
+        (6, {"namespace": "shop"}, False),
+    ],
+)
+def test_the_answer_to_what_began_about_then_is_named_unless_something_keeps_them_apart(
+    store: Store, minutes: float, labels: Mapping[str, str], is_named: bool
+) -> None:
+    first = started(store, alert("api", labels={"namespace": "shop", "env": "prod"}))
+    answer(store, first, "api")
+    second = started(store, alert("ledger", minutes=minutes, labels=labels))
+    assert bool(store.late_joins.answers_beside(second, "ledger")) == is_named

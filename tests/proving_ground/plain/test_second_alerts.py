@@ -26,9 +26,6 @@ def test_the_alerts_of_one_incident_are_one_and_a_namesake_in_staging_is_another
     assert capsys.readouterr().out.startswith("3 of 3 right, 0 with answers that contradict")
 
 
-@pytest.mark.xfail(
-    reason="two answers at once, whose services share no known call, each name their own service"
-)
 def test_where_nobody_knows_the_calls_no_answer_contradicts_another(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -60,6 +60,26 @@ def test_a_cause_that_is_not_sure_always_says_what_is_open() -> None:
     assert texts(sure, Section.UNSURE) == []
 
 
+def test_failed_scrapes_say_nothing_of_requests_unless_those_fail_too() -> None:
+    scrapes = found(
+        "F2", "db", kind="metric_shift", signal="scrape_availability",
+        numbers={"baseline": 1.0, "incident": 0.0},
+        details={"class": "availability", "direction": "down", "bad": True, "unit": "ratio"},
+    )  # fmt: skip
+
+    def doubts(*findings: Finding) -> list[str]:
+        told = diagnosis([("db", ["F2"])], WEB, *findings)
+        cause = told.causes[0].model_copy(update={"signal": "scrape_availability"})
+        return texts(told.model_copy(update={"causes": (cause,)}), Section.UNSURE)
+
+    assert doubts(scrapes) == [
+        "A target of db that cannot be scraped may serve its requests all the same, and their "
+        "metrics may be missing for the same reason."
+    ]
+    failing = found("F3", "db", **FAILS)
+    assert not any("may serve" in text for text in doubts(scrapes, failing))
+
+
 def test_the_service_that_alerted_is_never_left_out() -> None:
     pay = found("F1", "pay", **FAILS)
     told = diagnosis([("pay", ["F1"])], pay)
