@@ -150,6 +150,11 @@ LEVELS: tuple[tuple[str, str, float], ...] = (
         f'{POD},reason="ImagePullBackOff",job="kube-state-metrics"',
         1,
     ),
+    (
+        "kube_pod_container_status_waiting_reason",
+        'namespace="shop",pod="search-66b7d9c4f-x2x4b",container="app",reason="CrashLoopBackOff"',
+        1,
+    ),
     ("kube_job_failed", 'namespace="shop",job_name="import",condition="true"', 1),
     ("kube_node_status_condition", 'node="node-3",condition="Ready",status="true"', 0),
     ("kube_node_status_condition", 'node="node-4",condition="Ready",status="true"', 1),
@@ -240,7 +245,9 @@ LEVELS: tuple[tuple[str, str, float], ...] = (
 """Names and labels as the exporters' documentation has them."""
 FACTS = {
     ("Deployment", "cart", "replicas_missing", "cart", None),
-    ("Container", "cart", "image_unavailable", "cart", "ImagePullBackOff"),
+    ("Pod", "cart-6d5f-x2x9l", "image_unavailable", "cart", "ImagePullBackOff"),
+    # Its container is called `app`.
+    ("Pod", "search-66b7d9c4f-x2x4b", "crash_loop", "search", "waits in CrashLoopBackOff"),
     ("Job", "import", "job_failed", "import", None),
     ("Node", "node-3", "node_not_ready", None, "its kubelet reports it unready or not at all"),
     ("Node", "node-4", "node_under_pressure", None, "the condition DiskPressure"),
@@ -404,7 +411,7 @@ def test_what_happens_again_and_again_is_counted(
     meddled: RunningPrometheus, tmp_path: Path
 ) -> None:
     facts = {(name, fact): says for _, name, fact, _, says in facts_of(meddled, tmp_path)}
-    says = str(facts["cart", "killed_for_memory"])
+    says = str(facts["cart-6d5f-x2x9l", "killed_for_memory"])
     # The first is seen at the latest by the scrape after it.
     first = [ALERT_AT - timedelta(minutes=minutes) for minutes in (130, 129)]
     assert says.partition("; ")[0] in {
