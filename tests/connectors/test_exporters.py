@@ -368,7 +368,7 @@ GROUP = 'job="kafka-exporter",consumergroup="mailer"'
 def meddled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningPrometheus]:
     """A cache that somebody flushes and a database whose table somebody locks, ten minutes ago; a
     container that is killed for its memory every 40 minutes; a topic of which one partition is not
-    read any more."""
+    read any more; two stores that fail over."""
     series = OpenMetrics()
     cache, database = 'job="carts-cache"', 'job="orders-db",datname="orders"'
     commands = 0.0
@@ -383,6 +383,13 @@ def meddled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningPrometh
         series.add("pg_stat_activity_max_tx_duration", "gauge", idle, max(0, since_s), t)
         locks = f'{database},mode="accessexclusivelock"'
         series.add("pg_locks_count", "gauge", locks, int(since_s >= 0), t)
+        for number, instance in enumerate(("carts-0:9121", "carts-1:9121")):
+            is_master = (since_s >= 0) == bool(number)
+            role = "master" if is_master else "slave"
+            member = f'job="carts-redis",instance="{instance}",role="{role}"'
+            series.add("redis_instance_info", "gauge", member, 1, t)
+            member = f'job="users-db",instance="10.0.0.{number}:9104"'
+            series.add("mysql_global_variables_read_only", "gauge", member, int(not is_master), t)
         for partition, lag in enumerate((40, 61_000, 35)):
             labels = f'{GROUP},topic="orders",partition="{partition}"'
             series.add("kafka_consumergroup_lag", "gauge", labels, lag if since_s >= 0 else 30, t)
@@ -405,6 +412,17 @@ def test_a_flush_and_a_lock_are_facts(meddled: RunningPrometheus, tmp_path: Path
     assert flush in facts_of(meddled, tmp_path)
     facts = {name: (fact, says) for _, name, fact, _, says in facts_of(meddled, tmp_path)}
     assert facts["orders-db"][0] in ("sessions_blocked", "transaction_held_open")
+
+
+def test_the_member_that_took_writes_until_lately_is_named(
+    meddled: RunningPrometheus, tmp_path: Path
+) -> None:
+    rows = facts_of(meddled, tmp_path)
+    facts = {(name, says) for _, name, fact, _, says in rows if fact == "database_failed_over"}
+    assert facts == {
+        ("carts-redis", "carts-0:9121 became a replica"),
+        ("users-db", "10.0.0.0:9104 became read-only"),
+    }
 
 
 def test_what_happens_again_and_again_is_counted(
