@@ -139,13 +139,14 @@ class _TruthFindings:
         if self.evaluation.value is not None:
             numbers["value"] = rounded(self.evaluation.value, 4)
             what = self._measured_name()
-            text = amount(numbers["value"], unit)
+            text = was = amount(numbers["value"], unit)
             if self.evaluation.before is not None:
                 numbers["before"] = rounded(self.evaluation.before, 4)
                 was, text = levels(numbers["before"], numbers["value"], unit)
+            beyond = f": {what} is {text}"
+            # A rule that compares two metrics fires though the one on its left stays.
+            if was != text:
                 beyond = f": {what} went from {was} to {text}"
-            else:
-                beyond = f": {what} is {text}"
             # A rule on one value, such as `up == 0`, has nothing to be beyond.
             is_limit = (self.evaluation.comparison or "=")[0] in "<>"
             if self.evaluation.threshold is not None and is_limit:
