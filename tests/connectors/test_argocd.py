@@ -52,8 +52,10 @@ def test_a_sync_is_a_deploy_of_the_application_with_both_revisions(
     assert second["author"] == "automated sync"
     (item,) = found.items
     assert item.details == {
+        # A chart is kept in no repository of code.
+        "repository of checkout": stand_in.REPOSITORY,
         "checkout": "Degraded since 2026-03-02T11:50:00Z: "
-        "Deployment checkout exceeded its progress deadline"
+        "Deployment checkout exceeded its progress deadline",
     }
     assert server.asked[0].headers["Authorization"] == "Bearer eyJhbGciOiJIUzI1NiJ9.0a1b2c3d"
 

@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 from pydantic import SecretStr
 
+from faultline.analysis.case.rounds import REPOSITORY_OF
 from faultline.analysis.errors import ConnectorError, FaultlineError
 from faultline.analysis.vocabulary import Alert, ChangeKind, EvidenceKind, Scope, Window
 from faultline.connectors.shared.auth.server_access import access_of
@@ -146,6 +147,8 @@ class FeedAnswer:
     cut: str | None = None
     details: Mapping[str, str] = field(default_factory=dict)
     """What else it says, as in `Item`."""
+    repositories: Mapping[str, str] = field(default_factory=dict)
+    """Where what runs is kept: addresses by the vendor's name of what it deploys."""
 
 
 @dataclass(frozen=True)
@@ -167,6 +170,16 @@ class _ServicesNamed:
     def __post_init__(self) -> None:
         services = dict.fromkeys((*self.in_scope, *self.names.services))
         self.candidates = {service: self.names.theirs(service) for service in services}
+
+    def repositories(self, answer: FeedAnswer) -> dict[str, str]:
+        """Those of the services in scope, by the names under which rounds look for them."""
+        scope = set(self.in_scope)
+        addresses = {}
+        for name, address in answer.repositories.items():
+            service = named_service(name, self.candidates)
+            if service in scope:
+                addresses[f"{REPOSITORY_OF}{service}"] = address
+        return addresses
 
     def of(self, change: VendorChange) -> str | None:
         """What says it outright counts more than the title."""
@@ -322,7 +335,7 @@ def _add(
     if len(changes) > MOST_CHANGES:
         cut = f"only the latest {MOST_CHANGES} of {len(changes)}"
     collection.add(KIND, [(nanoseconds(row.time), *row[1:]) for row in rows])
-    details = dict(list(answer.details.items())[:MOST_DETAILS])
+    details = services.repositories(answer) | dict(list(answer.details.items())[:MOST_DETAILS])
     item = Item(KIND, answer.query, window, answer.link, rows=len(rows), cut=cut, details=details)
     collection.items.append(item.holding(rows))
 

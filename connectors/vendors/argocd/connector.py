@@ -34,6 +34,7 @@ APPLICATIONS = "/api/v1/applications"
 FAILED = {"Failed": "failed", "Error": "failed", "Running": "still running"}
 AT_FAULT = frozenset({"Degraded", "Missing", "Unknown"})
 SHORT_HASH = 12
+LONGEST_ADDRESS = 300
 
 
 class _Metadata(msgspec.Struct):
@@ -111,7 +112,16 @@ class _SyncPolicy(msgspec.Struct):
     automated: _Automated | None = None
 
 
+class _Repository(msgspec.Struct):
+    """Where an application's manifests or its chart are kept."""
+
+    repoURL: str | None = None
+    chart: str | None = None
+
+
 class _Spec(msgspec.Struct):
+    source: _Repository | None = None
+    sources: list[_Repository] | None = None
     syncPolicy: _SyncPolicy = msgspec.field(default_factory=_SyncPolicy)
     destination: _Destination = msgspec.field(default_factory=_Destination)
     project: str = ""
@@ -178,7 +188,12 @@ class ArgoCD(ChangeFeeds[ArgoCDSettings]):
         for application in counted:
             if words := _state_of(application):
                 details[short(application.metadata.name, 100)] = words
-        return FeedAnswer(changes, query_of(APPLICATIONS, params), link, details=details)
+        repositories = {}
+        for application in counted:
+            if address := _repository(application):
+                repositories[short(application.metadata.name, 100)] = address
+        query = query_of(APPLICATIONS, params)
+        return FeedAnswer(changes, query, link, details=details, repositories=repositories)
 
     def _counts(self, application: Application) -> bool:
         """Whether its cluster or its namespace is one that counts."""
@@ -218,6 +233,15 @@ class ArgoCD(ChangeFeeds[ArgoCDSettings]):
         metadata = application.metadata
         parts = [quote(part, safe="") for part in (metadata.namespace, metadata.name) if part]
         return "/".join((self._http.base_url, "applications", *parts))
+
+
+def _repository(application: Application) -> str:
+    """The repository of its manifests, "" where it is a chart's."""
+    spec = application.spec
+    for source in (spec.source, *(spec.sources or ())):
+        if source is not None and source.repoURL and not source.chart:
+            return short(source.repoURL, LONGEST_ADDRESS)
+    return ""
 
 
 def _step(before: SyncedRevision | None, after: SyncedRevision) -> str:
