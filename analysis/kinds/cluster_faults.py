@@ -180,6 +180,15 @@ PLACING = (
         step="Read the events of {subject} and of its replica sets.",
     ),
     state_fault(
+        "sync_failed",
+        0.85,
+        Depth.SETTING,
+        "does not get what is in Git, because its sync fails",
+        "{object} cannot be synced: {value}",
+        less="{object} cannot be synced",
+        step="Read why the sync of {subject} fails, and correct its manifests in Git.",
+    ),
+    state_fault(
         "rollout_stuck",
         0.65,
         Depth.EFFECT,

@@ -35,6 +35,7 @@ _CLAUSES: Mapping[str, str] = {
     "image_unavailable": "{{who}} cannot pull its image {detail}",
     "quota_exceeded": "{{who}} has used up its quota ({detail})",
     "limit_range_refused": "{{who}} refuses pods: {detail}",
+    "sync_failed": "{object} cannot be synced from Git ({detail})",
     "webhook_unanswered": "admission webhook {name} does not answer ({detail})",
     "webhook_denied": "admission webhook {name} denies its pods: {detail}",
     "port_not_served": "{{who}} gets its traffic on port {detail}, where nothing listens",

@@ -7,6 +7,7 @@ As its published description has it (argoproj/argo-cd, assets/swagger.json): GET
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -15,7 +16,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from faultline.analysis.errors import SettingsError
-from faultline.analysis.vocabulary import Window
+from faultline.analysis.vocabulary import ChangeKind, EvidenceKind, Window
 from faultline.connectors.shared.changes.change_feeds import (
     USUAL_LIMITS,
     ChangeFeed,
@@ -26,6 +27,7 @@ from faultline.connectors.shared.changes.change_feeds import (
     person,
 )
 from faultline.connectors.shared.http.linked_pages import LinkedSession, query_of
+from faultline.connectors.shared.rows.collection_builder import StateRow
 from faultline.connectors.shared.rows.service_names import ServiceNames
 from faultline.connectors.shared.vendor_text import short
 from faultline.connectors.vendors.argocd import ArgoCDSettings
@@ -35,6 +37,7 @@ FAILED = {"Failed": "failed", "Error": "failed", "Running": "still running"}
 AT_FAULT = frozenset({"Degraded", "Missing", "Unknown"})
 SHORT_HASH = 12
 LONGEST_ADDRESS = 300
+_RETRYING = re.compile(r"[. ]*Retrying attempt #.*")
 
 
 class _Metadata(msgspec.Struct):
@@ -161,6 +164,7 @@ class ArgoCD(ChangeFeeds[ArgoCDSettings]):
     """Syncs of a server's applications."""
 
     name = "argocd"
+    kinds: tuple[EvidenceKind, ...] = ("changes", "states")
     title = "Argo CD"
     needs = "`applications, get` in its RBAC"
     required = ("url",)
@@ -192,8 +196,14 @@ class ArgoCD(ChangeFeeds[ArgoCDSettings]):
         for application in counted:
             if address := _repository(application):
                 repositories[short(application.metadata.name, 100)] = address
-        query = query_of(APPLICATIONS, params)
-        return FeedAnswer(changes, query, link, details=details, repositories=repositories)
+        return FeedAnswer(
+            changes,
+            query_of(APPLICATIONS, params),
+            link,
+            details=details,
+            repositories=repositories,
+            states=[row for application in counted for row in _failing_sync(application)],
+        )
 
     def _counts(self, application: Application) -> bool:
         """Whether its cluster or its namespace is one that counts."""
@@ -227,12 +237,33 @@ class ArgoCD(ChangeFeeds[ArgoCDSettings]):
             phrase = f"{FAILED[latest.phase]}: {short(latest.message, 100)}"
             title = f"Argo CD sync of {short(name, 60)} {phrase}"
             author = person(latest.operation.initiatedBy.username)
-            yield VendorChange(at, "deploy", revision, title, author, link, about=name, owner=name)
+            # What could not be applied is in Git and not in the cluster, as a merge is.
+            kind: ChangeKind = "deploy" if latest.phase == "Running" else "merge"
+            yield VendorChange(at, kind, revision, title, author, link, about=name, owner=name)
 
     def _link(self, application: Application) -> str:
         metadata = application.metadata
         parts = [quote(part, safe="") for part in (metadata.namespace, metadata.name) if part]
         return "/".join((self._http.base_url, "applications", *parts))
+
+
+def _failing_sync(application: Application) -> Iterable[StateRow]:
+    """A row where the latest sync failed: what is in Git does not reach the cluster."""
+    latest = application.status.operationState
+    if latest is None or FAILED.get(latest.phase) != "failed":
+        return
+    # "one or more objects failed to apply, reason: ... Retrying attempt #5 at 9:14AM."
+    reason = _RETRYING.sub("", latest.message.partition("reason: ")[2] or latest.message)
+    name = short(application.metadata.name, 100)
+    yield StateRow(
+        kind="Application",
+        name=name,
+        fact="sync_failed",
+        service=name,
+        field="status.operationState",
+        value=short(reason, 300) or None,
+        since=moment(latest.startedAt),
+    )
 
 
 def _repository(application: Application) -> str:
