@@ -70,6 +70,9 @@ _ENDS = frozenset(
     }
 )
 MOSTLY = 0.5
+TOLERATED = 0.001
+"""Of requests, what an objective of 99.9 % lets fail (Google, The Site Reliability Workbook,
+"Implementing SLOs")."""
 IN_STEP = 0.1
 """A lower agreement with the alerting signal is none."""
 AS_MUCH = 0.8
@@ -271,7 +274,7 @@ def _effect(diagnosis: Diagnosis, findings: dict[str, Finding], alert: Alert) ->
     for place, finding_id in enumerate(diagnosis.impact.findings):
         finding = findings.get(finding_id)
         fault = fault_of(finding) if finding is not None else None
-        if finding is None or fault is None:
+        if finding is None or fault is None or _hardly_fails(finding):
             continue
         # Leave out what nobody outside notices: it is no symptom, and nothing restarts.
         if not fault.is_symptom and fault.name != RESTARTS.name:
@@ -314,7 +317,9 @@ def _failing(cause: Cause, cited: Sequence[Finding]) -> Finding | None:
     symptoms = [
         finding
         for finding in cited
-        if finding.subject == cause.subject and is_mere_symptom(finding)
+        if finding.subject == cause.subject
+        and is_mere_symptom(finding)
+        and not _hardly_fails(finding)
     ]
     return max(symptoms, key=lambda finding: finding.strength, default=None)
 
@@ -326,6 +331,7 @@ def _alerting(diagnosis: Diagnosis, alert: Alert) -> Finding | None:
     for finding in diagnosis.findings:
         lasts = not finding.details.recovered or diagnosis.verdict is Verdict.RECOVERED
         is_bad = is_mere_symptom(finding) and finding.details.bad is not False
+        is_bad = is_bad and not _hardly_fails(finding)
         if finding.subject == alert.service and lasts and is_bad:
             findings.append(finding)
     return max(
@@ -333,6 +339,12 @@ def _alerting(diagnosis: Diagnosis, alert: Alert) -> Finding | None:
         key=lambda finding: (failing_share(finding) or 0.0, finding.strength),
         default=None,
     )
+
+
+def _hardly_fails(finding: Finding) -> bool:
+    """Whether fewer requests fail than objectives allow: no effect that a sentence begins with."""
+    share = failing_share(finding)
+    return _is_fault(finding, ERRORS.name) and share is not None and share < TOLERATED
 
 
 def is_mere_symptom(finding: Finding) -> bool:
