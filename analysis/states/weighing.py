@@ -75,7 +75,12 @@ _MISSING = frozenset(
     }
 )
 """What a node without pods brings about elsewhere."""
-_OF_OTHER_NAMES = frozenset({"database_unavailable", "queue_without_consumers"})
+_UNDER_OTHER_NAMES = frozenset(
+    {
+        ("scaled_to_zero", "database_unavailable"),
+        ("scaled_to_zero", "queue_without_consumers"),
+    }
+)
 """What a workload without instances brings about under another name than its own."""
 _WAITING = frozenset({"unschedulable", "placement_impossible"})
 CLOSED = re.compile(r"(?i)unschedulable|taint")
@@ -220,7 +225,7 @@ def _explains(other: FactGroup, group: FactGroup) -> bool:
         return False
     # An exporter often names a database after its product, and not after what runs it; a queue is
     # named after what lies in it, and not after who reads it.
-    if other.fault.name == "scaled_to_zero" and group.fault.name in _OF_OTHER_NAMES:
+    if (other.fault.name, group.fault.name) in _UNDER_OTHER_NAMES:
         times = other.since, group.since
         return times[0] is not None and times[1] is not None and times[1] - times[0] <= AT_ONCE
     if other.subject in group.places:

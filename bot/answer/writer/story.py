@@ -83,7 +83,9 @@ _MERE_SYMPTOMS = _FAILURES | {LATENCY.name}
 
 _TICKET = re.compile(r"[A-Z][A-Z0-9]*-\d+")
 """A title that is only a ticket's key says nothing."""
-_ROLLOUT = re.compile(r"Rollout of \S{1,253}: (.{1,300}) \(\w{1,20} \S{1,320}, revision \d{1,9}\)")
+_ROLLOUT = re.compile(
+    r"^Rollout of \S{1,253}: (.{1,300}) \(\w{1,20} \S{1,320}, revision \d{1,9}\)$"
+)
 """The title that the Kubernetes connector gives a rollout."""
 _DONE_TO_A_SERVICE = frozenset({"deploy", "scale", "merge", "migration"})
 _BEGINNINGS = {"job": "start", "restart": "restart"}
@@ -210,17 +212,17 @@ def change_by_title(
     step = step_of(change)
     if step.after and (kind != "scale" or step.before):
         return change_by_values(change, step, kind, prefix)
-    title, service = title_of(change), subject_name(change.subject)
+    whole, service = title_of(change), subject_name(change.subject)
     # Of a rollout without a new version, what it changed in the pods' template. Only the service
     # says whose that is.
-    if rollout := _ROLLOUT.fullmatch(title):
-        title, with_service = rollout[1], True
+    title = _ROLLOUT.sub(r"\1", whole)
+    with_service |= title != whole
     # What the kind and the service say already is no part of the name.
     for word in (kind, "config", "of", service, "of", ":"):
         # "config" is no part of "ConfigMap".
         if re.match(rf"{re.escape(word)}(?![A-Za-z])", title, re.IGNORECASE):
             title = title[len(word) :].lstrip()
-    if not title or len(title) > _LONG_TITLE:
+    if not 0 < len(title) <= _LONG_TITLE:
         return None
     of = "" if service in title or not with_service else say(" of {it}", it=name(change.subject))
     return say("{kind}{title}{of}", kind=prefix, title=quote(title, change), of=of)

@@ -153,6 +153,32 @@ class Application(msgspec.Struct):
             "Argo CD with self-heal" if automated is not None and automated.selfHeal else "Argo CD"
         )
 
+    @property
+    def repository(self) -> str:
+        """Where its manifests are kept, "" where it is a chart."""
+        for source in (self.spec.source, *(self.spec.sources or ())):
+            if source is not None and source.repoURL and not source.chart:
+                return short(source.repoURL, LONGEST_ADDRESS)
+        return ""
+
+    def failing_sync(self) -> Iterable[StateRow]:
+        """A row where the latest sync failed: what is in Git does not reach the cluster."""
+        latest = self.status.operationState
+        if latest is None or FAILED.get(latest.phase) != "failed":
+            return
+        # "one or more objects failed to apply, reason: ... Retrying attempt #5 at 9:14AM."
+        reason = _RETRYING.sub("", latest.message.partition("reason: ")[2] or latest.message)
+        name = short(self.metadata.name, 100)
+        yield StateRow(
+            kind="Application",
+            name=name,
+            fact="sync_failed",
+            service=name,
+            field="status.operationState",
+            value=short(reason, 300) or None,
+            since=moment(latest.startedAt),
+        )
+
 
 class ApplicationList(msgspec.Struct):
     """GET /api/v1/applications. Without any application `items` is null."""
@@ -194,7 +220,7 @@ class ArgoCD(ChangeFeeds[ArgoCDSettings]):
                 details[short(application.metadata.name, 100)] = words
         repositories = {}
         for application in counted:
-            if address := _repository(application):
+            if address := application.repository:
                 repositories[short(application.metadata.name, 100)] = address
         return FeedAnswer(
             changes,
@@ -202,7 +228,7 @@ class ArgoCD(ChangeFeeds[ArgoCDSettings]):
             link,
             details=details,
             repositories=repositories,
-            states=[row for application in counted for row in _failing_sync(application)],
+            states=[row for application in counted for row in application.failing_sync()],
         )
 
     def _counts(self, application: Application) -> bool:
@@ -245,34 +271,6 @@ class ArgoCD(ChangeFeeds[ArgoCDSettings]):
         metadata = application.metadata
         parts = [quote(part, safe="") for part in (metadata.namespace, metadata.name) if part]
         return "/".join((self._http.base_url, "applications", *parts))
-
-
-def _failing_sync(application: Application) -> Iterable[StateRow]:
-    """A row where the latest sync failed: what is in Git does not reach the cluster."""
-    latest = application.status.operationState
-    if latest is None or FAILED.get(latest.phase) != "failed":
-        return
-    # "one or more objects failed to apply, reason: ... Retrying attempt #5 at 9:14AM."
-    reason = _RETRYING.sub("", latest.message.partition("reason: ")[2] or latest.message)
-    name = short(application.metadata.name, 100)
-    yield StateRow(
-        kind="Application",
-        name=name,
-        fact="sync_failed",
-        service=name,
-        field="status.operationState",
-        value=short(reason, 300) or None,
-        since=moment(latest.startedAt),
-    )
-
-
-def _repository(application: Application) -> str:
-    """The repository of its manifests, "" where it is a chart's."""
-    spec = application.spec
-    for source in (spec.source, *(spec.sources or ())):
-        if source is not None and source.repoURL and not source.chart:
-            return short(source.repoURL, LONGEST_ADDRESS)
-    return ""
 
 
 def _step(before: SyncedRevision | None, after: SyncedRevision) -> str:
