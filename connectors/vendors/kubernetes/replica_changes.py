@@ -61,7 +61,8 @@ def neighbour_rows(
     deployments: Mapping[str, Sequence[KubernetesEvent]], space: str, window: Window
 ) -> list[ChangeRow]:
     """Rows for scalings of Deployments that nobody asked about, by their events. Their revisions
-    are not listed: where more than one ReplicaSet was scaled, it was a rollout."""
+    are not listed: where more than one ReplicaSet was scaled, or one from nothing, it was a
+    rollout."""
     rows = []
     for name, events in deployments.items():
         scalings = [
@@ -72,7 +73,8 @@ def neighbour_rows(
         if len({scaled[1] for scaled, _ in scalings}) != 1:
             continue
         for scaled, at in scalings:
-            if at is not None and window.start <= at <= window.end:
+            before = int(scaled[2] or scaled[4] or 0)
+            if before and at is not None and window.start <= at <= window.end:
                 rows.append(_scaling(name, name, space, scaled, at))
     return rows
 
