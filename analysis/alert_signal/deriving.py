@@ -267,8 +267,10 @@ def _unit(metric: str, reading: QueryReading) -> str | None:
     """The unit of the threshold by the metric's name; a share where a metric is divided by
     another."""
     words = normalized(metric)
+    # A comparison with another metric fires with the number on its left, not with their ratio.
+    has_measured_limit = reading.comparison is not None and reading.threshold is None
     if not _measures_time(reading, words):
-        if reading.divisors:
+        if reading.divisors and not has_measured_limit:
             return "%" if reading.percent else "ratio"
         # Times 100, or as a rate, it is no longer in the metric's own unit.
         if reading.percent or reading.functions & _COUNTING:

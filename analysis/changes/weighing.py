@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 
 import polars as pl
 
-from faultline.analysis.analyzers import cause_kinds, fault_kind
+from faultline.analysis.analyzers import cause_kinds, fault_kind, fault_of
 from faultline.analysis.case.folder import Case
 from faultline.analysis.changes.mechanisms import MechanismMatch, strongest_match
 from faultline.analysis.changes.onsets import Climb
@@ -123,6 +123,8 @@ PLACE_WEIGHTS = {
     "job": 0.7,
     "callee": 0.6,
     "sender": 0.7,
+    # A caller that takes what the suspect is out of.
+    "user": 1.0,
     "caller": 0.3,
     "unknown": 0.3,
     "elsewhere": 0.2,
@@ -230,7 +232,7 @@ class Scales:
         by_chance = 1 - self.history.guilty(change, path)
         strength *= 1 - by_chance * (1 - bearing.score)
         # Demand that a change may have made is no reason against it.
-        if self.other_reason is not None and place != "sender":
+        if self.other_reason is not None and place not in ("sender", "user"):
             strength *= 1 - self.other_reason.strength * (1 - bearing.exact)
         # Keep a tenth: a change with a reason is still listed, behind the others.
         strength = min(1.0, share * strength * (0.1 if reasons else 1.0))
@@ -384,6 +386,8 @@ def place_of(change: Shipped, suspects: Sequence[Suspect], topology: Topology) -
         return "shared"
     if change.service in topology.downstream(first):
         return "callee"
+    if change.service in topology.callers(first) and adds_connections(change, suspects[0]):
+        return "user"
     if change.service in topology.upstream(first):
         return "job" if suspects[0].is_root else "caller"
     if is_flooded(suspects[0]) and not topology.callers(first):
@@ -400,6 +404,20 @@ def is_flooded(suspect: Suspect) -> bool:
         if THROUGHPUT in (finding.signal or "") and ratio >= FLOODED:
             return True
     return False
+
+
+def adds_connections(change: Shipped, suspect: Suspect) -> bool:
+    """Whether a caller got more instances, and what it calls has no connection left: each instance
+    opens a pool of its own (HikariCP, "About Pool Sizing")."""
+    before, after = change.step.before, change.step.after
+    if change.kind != "scale" or not (before.isdecimal() and after.isdecimal()):
+        return False
+    exhausted = any(
+        fault.name == "pool_exhausted"
+        for finding in suspect.findings
+        if (fault := fault_of(finding)) is not None
+    )
+    return exhausted and int(after) > int(before)
 
 
 def _of_the_suspect(service: str, suspect: str, topology: Topology) -> bool:

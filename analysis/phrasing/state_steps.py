@@ -22,6 +22,12 @@ _FORMS: Mapping[tuple[str, str], str] = {
     ("PersistentVolumeClaim", "volume_full"): "Free space on {whole}, or make it larger.",
     ("LimitRange", "limit_range_refused"): "Change what the refused pods ask for, or the limit "
     "range of namespace {namespace}: {value}.",
+    ("Webhook", "webhook_unanswered"): "Bring back what serves webhook {name} ({value}), or set "
+    "its failurePolicy to Ignore meanwhile.",
+    ("Application", "sync_failed"): "Correct in Git what the sync of {name} is refused for: "
+    "{value}.",
+    ("Webhook", "webhook_denied"): "Change the refused pods, or the policy behind webhook {name} "
+    "that denies them: {value}.",
     ("Service", "port_not_served"): "Set the targetPort of {whole} to a port that its containers "
     "serve ({expected}).",
     ("NetworkPolicy", "traffic_blocked"): "Allow calls from {value} to {expected} in {whole} "

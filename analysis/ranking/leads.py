@@ -29,6 +29,8 @@ CLAIM = "PersistentVolumeClaim "
 CLAIM_LABELS = ("persistentvolumeclaim", "pvc", "exported_persistentvolumeclaim")
 LINKS = 5
 """Changes of a service whose links are passed on: more of them rarely name another repository."""
+SCALED = 2
+"""Scaled workloads of one round: a round asks about six services."""
 SETTLED = 0.9
 """A change that explains the first cause so surely needs no callee."""
 
@@ -43,6 +45,7 @@ def leads_of(case: Case, diagnosis: Diagnosis, calls: Sequence[ServiceCall]) -> 
         pointer
         for pointer in (
             *service_leads(case, diagnosis, calls),
+            *scaled_leads(case),
             *repository_leads(case, diagnosis),
             *object_leads(case, diagnosis),
         )
@@ -68,6 +71,18 @@ def service_leads(case: Case, diagnosis: Diagnosis, calls: Sequence[ServiceCall]
         # Of objects below services ("persistentvolumeclaim/data") the sources know their service.
         if "/" not in subject:
             yield Lead(subject=subject, because=because, links=change_links(case, subject))
+
+
+def scaled_leads(case: Case) -> Iterator[Lead]:
+    """Workloads beside those asked about whose replicas were set within the incident, before the
+    alert: whether it waits for them, or they take what it needs, their own objects tell."""
+    scalings = case.changes.filter(
+        pl.col("kind") == "scale",
+        pl.col("time").is_between(case.scope.incident.start, case.alert.started_at),
+    )
+    services = scalings.sort("time", descending=True)["service"].drop_nulls()
+    for service in services.unique(maintain_order=True).head(SCALED):
+        yield Lead(subject=service, because="its replicas were set shortly before the alert")
 
 
 def change_links(case: Case, service: str) -> tuple[str, ...]:

@@ -205,7 +205,7 @@ def _is_tied(finding: Finding, details: ChangeDetails, suspect: Suspect) -> bool
     it is on the suspect, which is likelier than all others together."""
     if details.bearing is not None and details.bearing >= BEARS:
         return True
-    on_suspect = finding.subject == suspect.subject or details.place in ("itself", "sender")
+    on_suspect = finding.subject == suspect.subject or details.place in ("itself", "sender", "user")
     return on_suspect and (suspect.is_root or suspect.probability >= LIKELIER_THAN_ALL)
 
 

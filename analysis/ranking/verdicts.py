@@ -83,9 +83,13 @@ _CLOSED = frozenset(
         "traffic_blocked",
         "certificate_expired",
         "no_ready_endpoints",
+        "database_storage_full",
+        "database_unavailable",
     }
 )
-"""Facts by which no request arrives at a service."""
+"""Facts by which no request arrives at a service, or a database serves none. RDS stops an instance
+whose storage is full (RDS user guide, "Viewing Amazon RDS DB instance status"), and a disk that
+fills up evenly never leaves its trend."""
 SAME_BELOW = {
     SignalClass.ERRORS: "failures",
     SignalClass.AVAILABILITY: "failures",
@@ -176,8 +180,8 @@ class _Evidence:
 
     @cached_property
     def is_cut_off(self) -> bool:
-        """Nothing reaches the alerting service since the incident, by what its objects show.
-        Requests that never arrive fail in none of its metrics."""
+        """Nothing reaches the alerting service since the incident, or it serves nothing, by what
+        its objects show. Requests that never arrive fail in none of its metrics."""
         for finding in self.findings:
             state = StateFactDetails.of(finding)
             if state is None or finding.onset is None or self.case.alert.service is None:

@@ -75,6 +75,13 @@ _MISSING = frozenset(
     }
 )
 """What a node without pods brings about elsewhere."""
+_UNDER_OTHER_NAMES = frozenset(
+    {
+        ("scaled_to_zero", "database_unavailable"),
+        ("scaled_to_zero", "queue_without_consumers"),
+    }
+)
+"""What a workload without instances brings about under another name than its own."""
 _WAITING = frozenset({"unschedulable", "placement_impossible"})
 CLOSED = re.compile(r"(?i)unschedulable|taint")
 """How the scheduler says that a node was closed to a pod (kubernetes/pkg/scheduler/framework)."""
@@ -216,8 +223,9 @@ def _explains(other: FactGroup, group: FactGroup) -> bool:
     if other.fault.name in OF_PROVIDERS:
         # The status page does not say whether an outage outside reaches a service.
         return False
-    # An exporter often names a database after its product, and not after what runs it.
-    if (other.fault.name, group.fault.name) == ("scaled_to_zero", "database_unavailable"):
+    # An exporter often names a database after its product, and not after what runs it; a queue is
+    # named after what lies in it, and not after who reads it.
+    if (other.fault.name, group.fault.name) in _UNDER_OTHER_NAMES:
         times = other.since, group.since
         return times[0] is not None and times[1] is not None and times[1] - times[0] <= AT_ONCE
     if other.subject in group.places:

@@ -134,25 +134,8 @@ class _TruthFindings:
 
     def true(self) -> Finding:
         """It is true, or was in the incident."""
-        unit = self._unit()
         numbers: dict[str, float] = {}
-        beyond = ""
-        if self.evaluation.value is not None:
-            numbers["value"] = rounded(self.evaluation.value, 4)
-            what = self._measured_name()
-            text = amount(numbers["value"], unit)
-            if self.evaluation.before is not None:
-                numbers["before"] = rounded(self.evaluation.before, 4)
-                was, text = levels(numbers["before"], numbers["value"], unit)
-                beyond = f": {what} went from {was} to {text}"
-            else:
-                beyond = f": {what} is {text}"
-            # A rule on one value, such as `up == 0`, has nothing to be beyond.
-            is_limit = (self.evaluation.comparison or "=")[0] in "<>"
-            if self.evaluation.threshold is not None and is_limit:
-                numbers["threshold"] = rounded(self.evaluation.threshold, 4)
-                side = "above" if self.evaluation.fires_above else "below"
-                beyond += f", {side} the threshold of {amount(numbers['threshold'], unit)}"
+        beyond = self.level(numbers)
         where = self._where()
         since = (
             f"{self._clock(self.evaluation.since)} UTC" if self.evaluation.since else "some time"
@@ -185,6 +168,27 @@ class _TruthFindings:
                 place=self._place(),
             ),
         )
+
+    def level(self, numbers: dict[str, float]) -> str:
+        """How far beyond the threshold it is, with the numbers; "" where no value is known."""
+        unit, evaluation = self._unit(), self.evaluation
+        if evaluation.value is None:
+            return ""
+        numbers["value"] = rounded(evaluation.value, 4)
+        what = self._measured_name()
+        text = was = amount(numbers["value"], unit)
+        if evaluation.before is not None:
+            numbers["before"] = rounded(evaluation.before, 4)
+            was, text = levels(numbers["before"], numbers["value"], unit)
+        # A rule that compares two metrics fires though the one on its left stays.
+        words = f": {what} is {text}" if was == text else f": {what} went from {was} to {text}"
+        # A rule on one value, such as `up == 0`, has nothing to be beyond.
+        is_limit = (evaluation.comparison or "=")[0] in "<>"
+        if evaluation.threshold is not None and is_limit:
+            numbers["threshold"] = rounded(evaluation.threshold, 4)
+            side = "above" if evaluation.fires_above else "below"
+            words += f", {side} the threshold of {amount(numbers['threshold'], unit)}"
+        return words
 
     def alone_in_place(self, comparison: OtherPlaces) -> Finding:
         """The same service is as usual elsewhere."""

@@ -117,6 +117,9 @@ usage out of its limit"), Micrometer's CPU use, Datadog's share of PostgreSQL's 
 _NEVER_SMALL = frozenset(
     {SignalClass.DISK, SignalClass.MEMORY, SignalClass.AVAILABILITY, SignalClass.HIT_RATIO}
 )
+HALF_IN_PERCENT = 50.0
+"""An availability in percent, and what alerts ask of it, is above this. What never is counts
+something, such as tasks that run."""
 _STATISTIC = re.compile(r"_(max|min|mean|avg|median|p\d{2,3}|quantile)$")
 _TIMES = (
     (1e-9, "ns"),
@@ -172,7 +175,7 @@ def _share_by_values(signal: str, name: str, samples: Sequence[float]) -> Unit:
         return NUMBER
     if largest <= 1:
         return SHARE
-    return PERCENT if min(samples) > 1 and largest <= 100 else NUMBER
+    return PERCENT if min(samples) > 1 and HALF_IN_PERCENT <= largest <= 100 else NUMBER
 
 
 def amount(value: float, unit: Unit = NUMBER) -> str:

@@ -52,8 +52,10 @@ def test_a_sync_is_a_deploy_of_the_application_with_both_revisions(
     assert second["author"] == "automated sync"
     (item,) = found.items
     assert item.details == {
+        # A chart is kept in no repository of code.
+        "repository of checkout": stand_in.REPOSITORY,
         "checkout": "Degraded since 2026-03-02T11:50:00Z: "
-        "Deployment checkout exceeded its progress deadline"
+        "Deployment checkout exceeded its progress deadline",
     }
     assert server.asked[0].headers["Authorization"] == "Bearer eyJhbGciOiJIUzI1NiJ9.0a1b2c3d"
 
@@ -92,7 +94,29 @@ def test_a_sync_that_failed_and_one_that_runs_are_told(server: LocalServer, tmp_
         f"Argo CD sync of search still running: {why}",
     ]
     assert rows["author"].to_list() == [None, None]
+    # Nothing of the first is in the cluster.
+    assert rows["kind"].to_list() == ["merge", "deploy"]
     assert found.items[0].details["cart"] == "out of sync"
+
+
+def test_a_sync_that_fails_is_a_state_of_a_service_in_scope_with_its_reason(
+    server: LocalServer, tmp_path: Path
+) -> None:
+    built = connector(server)
+    refused = 'Deployment.apps "x" is invalid: spec.selector: field is immutable'
+    operation = {
+        "phase": "Failed",
+        "message": f"one or more objects failed to apply, reason: {refused}. Retrying attempt #5",
+        "startedAt": stand_in.stamp(ONSET),
+    }
+    listed = [
+        stand_in.application(name, "shop", [], operationState=operation)
+        for name in ("checkout", "mailer")
+    ]
+    server.on(stand_in.APPLICATIONS, Reply(stand_in.answer(listed)))
+    rows = collected(tmp_path, built).tables["states"]
+    (row,) = rows.select("kind", "name", "fact", "service", "value", "since").rows()
+    assert row == ("Application", "checkout", "sync_failed", "checkout", refused, ONSET)
 
 
 def test_two_sources_no_history_and_no_application(server: LocalServer, tmp_path: Path) -> None:

@@ -150,6 +150,11 @@ LEVELS: tuple[tuple[str, str, float], ...] = (
         f'{POD},reason="ImagePullBackOff",job="kube-state-metrics"',
         1,
     ),
+    (
+        "kube_pod_container_status_waiting_reason",
+        'namespace="shop",pod="search-66b7d9c4f-x2x4b",container="app",reason="CrashLoopBackOff"',
+        1,
+    ),
     ("kube_job_failed", 'namespace="shop",job_name="import",condition="true"', 1),
     ("kube_node_status_condition", 'node="node-3",condition="Ready",status="true"', 0),
     ("kube_node_status_condition", 'node="node-4",condition="Ready",status="true"', 1),
@@ -240,7 +245,9 @@ LEVELS: tuple[tuple[str, str, float], ...] = (
 """Names and labels as the exporters' documentation has them."""
 FACTS = {
     ("Deployment", "cart", "replicas_missing", "cart", None),
-    ("Container", "cart", "image_unavailable", "cart", "ImagePullBackOff"),
+    ("Pod", "cart-6d5f-x2x9l", "image_unavailable", "cart", "ImagePullBackOff"),
+    # Its container is called `app`.
+    ("Pod", "search-66b7d9c4f-x2x4b", "crash_loop", "search", "waits in CrashLoopBackOff"),
     ("Job", "import", "job_failed", "import", None),
     ("Node", "node-3", "node_not_ready", None, "its kubelet reports it unready or not at all"),
     ("Node", "node-4", "node_under_pressure", None, "the condition DiskPressure"),
@@ -361,7 +368,7 @@ GROUP = 'job="kafka-exporter",consumergroup="mailer"'
 def meddled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningPrometheus]:
     """A cache that somebody flushes and a database whose table somebody locks, ten minutes ago; a
     container that is killed for its memory every 40 minutes; a topic of which one partition is not
-    read any more."""
+    read any more; two stores that fail over."""
     series = OpenMetrics()
     cache, database = 'job="carts-cache"', 'job="orders-db",datname="orders"'
     commands = 0.0
@@ -376,6 +383,13 @@ def meddled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningPrometh
         series.add("pg_stat_activity_max_tx_duration", "gauge", idle, max(0, since_s), t)
         locks = f'{database},mode="accessexclusivelock"'
         series.add("pg_locks_count", "gauge", locks, int(since_s >= 0), t)
+        for number, instance in enumerate(("carts-0:9121", "carts-1:9121")):
+            is_master = (since_s >= 0) == bool(number)
+            role = "master" if is_master else "slave"
+            member = f'job="carts-redis",instance="{instance}",role="{role}"'
+            series.add("redis_instance_info", "gauge", member, 1, t)
+            member = f'job="users-db",instance="10.0.0.{number}:9104"'
+            series.add("mysql_global_variables_read_only", "gauge", member, int(not is_master), t)
         for partition, lag in enumerate((40, 61_000, 35)):
             labels = f'{GROUP},topic="orders",partition="{partition}"'
             series.add("kafka_consumergroup_lag", "gauge", labels, lag if since_s >= 0 else 30, t)
@@ -400,11 +414,22 @@ def test_a_flush_and_a_lock_are_facts(meddled: RunningPrometheus, tmp_path: Path
     assert facts["orders-db"][0] in ("sessions_blocked", "transaction_held_open")
 
 
+def test_the_member_that_took_writes_until_lately_is_named(
+    meddled: RunningPrometheus, tmp_path: Path
+) -> None:
+    rows = facts_of(meddled, tmp_path)
+    facts = {(name, says) for _, name, fact, _, says in rows if fact == "database_failed_over"}
+    assert facts == {
+        ("carts-redis", "carts-0:9121 became a replica"),
+        ("users-db", "10.0.0.0:9104 became read-only"),
+    }
+
+
 def test_what_happens_again_and_again_is_counted(
     meddled: RunningPrometheus, tmp_path: Path
 ) -> None:
     facts = {(name, fact): says for _, name, fact, _, says in facts_of(meddled, tmp_path)}
-    says = str(facts["cart", "killed_for_memory"])
+    says = str(facts["cart-6d5f-x2x9l", "killed_for_memory"])
     # The first is seen at the latest by the scrape after it.
     first = [ALERT_AT - timedelta(minutes=minutes) for minutes in (130, 129)]
     assert says.partition("; ")[0] in {

@@ -126,6 +126,26 @@ def test_replicas_that_were_set_without_a_rollout_are_a_change(
     assert scaled == expected
 
 
+def test_scalings_of_workloads_beside_it_are_changes_and_their_rollouts_are_not(
+    cluster: LocalServer, tmp_path: Path
+) -> None:
+    messages = (
+        ("mailer", "Scaled down replica set mailer-5f6d7c8b9 from 2 to 0"),
+        ("search", "Scaled up replica set search-66b7d9c4f from 0 to 1"),
+        ("search", "Scaled down replica set search-5f6d7c8b9 from 2 to 1"),
+        ("audit", "Scaled up replica set audit-66b7d9c4f to 1"),
+    )
+    events = [
+        event("Deployment", name, "ScalingReplicaSet", message, ALERT_AT, ALERT_AT)
+        for name, message in messages
+    ]
+    cluster.on(EVENTS.format("shop"), listed(events))
+    rows = [row for row in changes(cluster, tmp_path) if row["kind"] == "scale"]
+    scalings = {(row["service"], row["before"], row["after"]) for row in rows}
+    assert ("mailer", "2", "0") in scalings
+    assert {"search", "audit"}.isdisjoint(service for service, _, _ in scalings)
+
+
 def test_secrets_are_asked_for_where_that_is_set_and_by_their_metadata_alone(
     cluster: LocalServer, tmp_path: Path
 ) -> None:

@@ -144,7 +144,22 @@ def test_a_fact_says_what_is_there_what_was_expected_and_since_when(
             "failed quota: compute: must specify limits.cpu",
             ("ResourceQuota", "compute", "quota_exceeded", "must specify limits.cpu"),
         ),
-        ("a webhook said no", None),
+        (
+            'failed calling webhook "pods.policy.example": failed to call webhook: Post '
+            '"https://policy.policy-system.svc:443/validate?timeout=10s": context deadline '
+            "exceeded",
+            (
+                "Webhook",
+                "pods.policy.example",
+                "webhook_unanswered",
+                "policy.policy-system.svc: context deadline exceeded",
+            ),
+        ),
+        (
+            'admission webhook "pods.policy.example" denied the request: no limits set',
+            ("Webhook", "pods.policy.example", "webhook_denied", "no limits set"),
+        ),
+        ("somebody said no", None),
     ],
 )
 def test_what_refuses_new_pods_is_read_from_events(
@@ -160,7 +175,13 @@ def test_what_refuses_new_pods_is_read_from_events(
     serve(server, {**broken.objects(), "resourcequotas": [], "events": [refused]})
     server.on("/api/v1/nodes", listed(broken.nodes()))
     table = states(collect(server, tmp_path, broken.SERVICES))
-    facts = ["limit_range_refused", "namespace_terminating", "quota_exceeded"]
+    facts = [
+        "limit_range_refused",
+        "namespace_terminating",
+        "quota_exceeded",
+        "webhook_denied",
+        "webhook_unanswered",
+    ]
     table = table.filter(pl.col("fact").is_in(facts))
     rows = table.select("kind", "name", "fact", "value").rows()
     assert rows == ([row] if row is not None else [])

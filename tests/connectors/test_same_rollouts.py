@@ -89,3 +89,11 @@ def test_a_restart_that_somebody_reports_as_a_deploy_is_that_deploy() -> None:
     assert joined.select("id", "kind").rows() == [("v2.3.1", "deploy")]
     alone = with_joined_rollouts(table(restart | {"kind": "restart"}), [table()])
     assert alone["kind"].to_list() == ["restart"]
+
+
+def test_a_scaling_that_two_rounds_tell_of_is_one_change_with_both_numbers() -> None:
+    scaling = {"service": "worker", "kind": "scale"}
+    by_hand = row("worker scale 09:14:02", -2, "Replicas set by kubectl-scale", **scaling)
+    by_event = by_hand | {"title": "Replicas set from 2 to 8", "before": "2", "after": "8"}
+    joined = with_joined_rollouts(table(by_hand, by_event), [])
+    assert joined.select("before", "after").rows() == [("2", "8")]

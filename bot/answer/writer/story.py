@@ -70,6 +70,9 @@ _ENDS = frozenset(
     }
 )
 MOSTLY = 0.5
+TOLERATED = 0.001
+"""Of requests, what an objective of 99.9 % lets fail (Google, The Site Reliability Workbook,
+"Implementing SLOs")."""
 IN_STEP = 0.1
 """A lower agreement with the alerting signal is none."""
 AS_MUCH = 0.8
@@ -80,6 +83,10 @@ _MERE_SYMPTOMS = _FAILURES | {LATENCY.name}
 
 _TICKET = re.compile(r"[A-Z][A-Z0-9]*-\d+")
 """A title that is only a ticket's key says nothing."""
+_ROLLOUT = re.compile(
+    r"^Rollout of \S{1,253}: (.{1,300}) \(\w{1,20} \S{1,320}, revision \d{1,9}\)$"
+)
+"""The title that the Kubernetes connector gives a rollout."""
 _DONE_TO_A_SERVICE = frozenset({"deploy", "scale", "merge", "migration"})
 _BEGINNINGS = {"job": "start", "restart": "restart"}
 """Kinds that bring no version and whose title is no name."""
@@ -205,13 +212,17 @@ def change_by_title(
     step = step_of(change)
     if step.after and (kind != "scale" or step.before):
         return change_by_values(change, step, kind, prefix)
-    title, service = title_of(change), subject_name(change.subject)
+    whole, service = title_of(change), subject_name(change.subject)
+    # Of a rollout without a new version, what it changed in the pods' template. Only the service
+    # says whose that is.
+    title = _ROLLOUT.sub(r"\1", whole)
+    with_service |= title != whole
     # What the kind and the service say already is no part of the name.
     for word in (kind, "config", "of", service, "of", ":"):
         # "config" is no part of "ConfigMap".
         if re.match(rf"{re.escape(word)}(?![A-Za-z])", title, re.IGNORECASE):
             title = title[len(word) :].lstrip()
-    if not title or len(title) > _LONG_TITLE:
+    if not 0 < len(title) <= _LONG_TITLE:
         return None
     of = "" if service in title or not with_service else say(" of {it}", it=name(change.subject))
     return say("{kind}{title}{of}", kind=prefix, title=quote(title, change), of=of)
@@ -265,7 +276,7 @@ def _effect(diagnosis: Diagnosis, findings: dict[str, Finding], alert: Alert) ->
     for place, finding_id in enumerate(diagnosis.impact.findings):
         finding = findings.get(finding_id)
         fault = fault_of(finding) if finding is not None else None
-        if finding is None or fault is None:
+        if finding is None or fault is None or _hardly_fails(finding):
             continue
         # Leave out what nobody outside notices: it is no symptom, and nothing restarts.
         if not fault.is_symptom and fault.name != RESTARTS.name:
@@ -308,7 +319,9 @@ def _failing(cause: Cause, cited: Sequence[Finding]) -> Finding | None:
     symptoms = [
         finding
         for finding in cited
-        if finding.subject == cause.subject and is_mere_symptom(finding)
+        if finding.subject == cause.subject
+        and is_mere_symptom(finding)
+        and not _hardly_fails(finding)
     ]
     return max(symptoms, key=lambda finding: finding.strength, default=None)
 
@@ -320,6 +333,7 @@ def _alerting(diagnosis: Diagnosis, alert: Alert) -> Finding | None:
     for finding in diagnosis.findings:
         lasts = not finding.details.recovered or diagnosis.verdict is Verdict.RECOVERED
         is_bad = is_mere_symptom(finding) and finding.details.bad is not False
+        is_bad = is_bad and not _hardly_fails(finding)
         if finding.subject == alert.service and lasts and is_bad:
             findings.append(finding)
     return max(
@@ -327,6 +341,12 @@ def _alerting(diagnosis: Diagnosis, alert: Alert) -> Finding | None:
         key=lambda finding: (failing_share(finding) or 0.0, finding.strength),
         default=None,
     )
+
+
+def _hardly_fails(finding: Finding) -> bool:
+    """Whether fewer requests fail than objectives allow: no effect that a sentence begins with."""
+    share = failing_share(finding)
+    return _is_fault(finding, ERRORS.name) and share is not None and share < TOLERATED
 
 
 def is_mere_symptom(finding: Finding) -> bool:

@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Generic, Protocol, Self, TypeVar
 
 from pydantic import SecretStr
 
+from faultline.analysis.case.rounds import REPOSITORY_OF
 from faultline.analysis.errors import ConnectorError, FaultlineError
 from faultline.analysis.vocabulary import Alert, ChangeKind, EvidenceKind, Scope, Window
 from faultline.connectors.shared.auth.server_access import access_of
@@ -33,6 +34,7 @@ from faultline.connectors.shared.http.linked_pages import (
 from faultline.connectors.shared.rows.collection_builder import (
     ChangeRow,
     CollectionBuilder,
+    StateRow,
     nanoseconds,
 )
 from faultline.connectors.shared.rows.readable_parts import ReadableParts
@@ -146,6 +148,10 @@ class FeedAnswer:
     cut: str | None = None
     details: Mapping[str, str] = field(default_factory=dict)
     """What else it says, as in `Item`."""
+    repositories: Mapping[str, str] = field(default_factory=dict)
+    """Where what runs is kept: addresses by the vendor's name of what it deploys."""
+    states: Sequence[StateRow] = ()
+    """What is wrong now; `service` is the vendor's name of what it deploys."""
 
 
 @dataclass(frozen=True)
@@ -167,6 +173,19 @@ class _ServicesNamed:
     def __post_init__(self) -> None:
         services = dict.fromkeys((*self.in_scope, *self.names.services))
         self.candidates = {service: self.names.theirs(service) for service in services}
+
+    def repositories(self, answer: FeedAnswer) -> dict[str, str]:
+        """Those of the services in scope, by the names under which rounds look for them."""
+        addresses = {}
+        for name, address in answer.repositories.items():
+            if service := self.in_scope_as(name):
+                addresses[f"{REPOSITORY_OF}{service}"] = address
+        return addresses
+
+    def in_scope_as(self, name: str) -> str | None:
+        """The service in scope that a vendor's name is of."""
+        service = named_service(name, self.candidates)
+        return service if service in set(self.in_scope) else None
 
     def of(self, change: VendorChange) -> str | None:
         """What says it outright counts more than the title."""
@@ -322,9 +341,17 @@ def _add(
     if len(changes) > MOST_CHANGES:
         cut = f"only the latest {MOST_CHANGES} of {len(changes)}"
     collection.add(KIND, [(nanoseconds(row.time), *row[1:]) for row in rows])
-    details = dict(list(answer.details.items())[:MOST_DETAILS])
+    details = services.repositories(answer) | dict(list(answer.details.items())[:MOST_DETAILS])
     item = Item(KIND, answer.query, window, answer.link, rows=len(rows), cut=cut, details=details)
     collection.items.append(item.holding(rows))
+    states = []
+    for state in answer.states:
+        if service := services.in_scope_as(state.service or ""):
+            row = state._replace(service=service, query=answer.query)._asdict()
+            row["since"] = None if state.since is None else nanoseconds(state.since)
+            states.append(tuple(row.values()))
+    if collection.add("states", states):
+        collection.items.append(Item("states", answer.query, window, answer.link, rows=len(states)))
 
 
 def _row(change: VendorChange, service: str | None) -> ChangeRow:

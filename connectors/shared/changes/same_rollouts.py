@@ -98,6 +98,11 @@ def with_joined_rollouts(
     A rollout that was reported keeps the time at which the cluster began it and what differs, and
     takes the id, title, author and link of the report.
     """
+    # An event shows both numbers of a scaling, and a later round shows who made it.
+    is_scale = pl.col("kind").eq_missing("scale")
+    scalings = cluster.filter(is_scale).sort("after", nulls_last=True, maintain_order=True)
+    scalings = scalings.unique(["service", "id"], keep="first", maintain_order=True)
+    cluster = pl.concat([cluster.filter(~is_scale), scalings])
     frame = pl.concat(change_tables) if change_tables else cluster.clear()
     rollouts: dict[tuple[str, str], list[_Deploy]] = defaultdict(list)
     for row in _deploys(cluster):

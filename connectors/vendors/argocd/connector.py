@@ -7,6 +7,7 @@ As its published description has it (argoproj/argo-cd, assets/swagger.json): GET
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -15,7 +16,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from faultline.analysis.errors import SettingsError
-from faultline.analysis.vocabulary import Window
+from faultline.analysis.vocabulary import ChangeKind, EvidenceKind, Window
 from faultline.connectors.shared.changes.change_feeds import (
     USUAL_LIMITS,
     ChangeFeed,
@@ -26,6 +27,7 @@ from faultline.connectors.shared.changes.change_feeds import (
     person,
 )
 from faultline.connectors.shared.http.linked_pages import LinkedSession, query_of
+from faultline.connectors.shared.rows.collection_builder import StateRow
 from faultline.connectors.shared.rows.service_names import ServiceNames
 from faultline.connectors.shared.vendor_text import short
 from faultline.connectors.vendors.argocd import ArgoCDSettings
@@ -34,6 +36,8 @@ APPLICATIONS = "/api/v1/applications"
 FAILED = {"Failed": "failed", "Error": "failed", "Running": "still running"}
 AT_FAULT = frozenset({"Degraded", "Missing", "Unknown"})
 SHORT_HASH = 12
+LONGEST_ADDRESS = 300
+_RETRYING = re.compile(r"[. ]*Retrying attempt #.*")
 
 
 class _Metadata(msgspec.Struct):
@@ -111,7 +115,16 @@ class _SyncPolicy(msgspec.Struct):
     automated: _Automated | None = None
 
 
+class _Repository(msgspec.Struct):
+    """Where an application's manifests or its chart are kept."""
+
+    repoURL: str | None = None
+    chart: str | None = None
+
+
 class _Spec(msgspec.Struct):
+    source: _Repository | None = None
+    sources: list[_Repository] | None = None
     syncPolicy: _SyncPolicy = msgspec.field(default_factory=_SyncPolicy)
     destination: _Destination = msgspec.field(default_factory=_Destination)
     project: str = ""
@@ -140,6 +153,32 @@ class Application(msgspec.Struct):
             "Argo CD with self-heal" if automated is not None and automated.selfHeal else "Argo CD"
         )
 
+    @property
+    def repository(self) -> str:
+        """Where its manifests are kept, "" where it is a chart."""
+        for source in (self.spec.source, *(self.spec.sources or ())):
+            if source is not None and source.repoURL and not source.chart:
+                return short(source.repoURL, LONGEST_ADDRESS)
+        return ""
+
+    def failing_sync(self) -> Iterable[StateRow]:
+        """A row where the latest sync failed: what is in Git does not reach the cluster."""
+        latest = self.status.operationState
+        if latest is None or FAILED.get(latest.phase) != "failed":
+            return
+        # "one or more objects failed to apply, reason: ... Retrying attempt #5 at 9:14AM."
+        reason = _RETRYING.sub("", latest.message.partition("reason: ")[2] or latest.message)
+        name = short(self.metadata.name, 100)
+        yield StateRow(
+            kind="Application",
+            name=name,
+            fact="sync_failed",
+            service=name,
+            field="status.operationState",
+            value=short(reason, 300) or None,
+            since=moment(latest.startedAt),
+        )
+
 
 class ApplicationList(msgspec.Struct):
     """GET /api/v1/applications. Without any application `items` is null."""
@@ -151,6 +190,7 @@ class ArgoCD(ChangeFeeds[ArgoCDSettings]):
     """Syncs of a server's applications."""
 
     name = "argocd"
+    kinds: tuple[EvidenceKind, ...] = ("changes", "states")
     title = "Argo CD"
     needs = "`applications, get` in its RBAC"
     required = ("url",)
@@ -178,7 +218,18 @@ class ArgoCD(ChangeFeeds[ArgoCDSettings]):
         for application in counted:
             if words := _state_of(application):
                 details[short(application.metadata.name, 100)] = words
-        return FeedAnswer(changes, query_of(APPLICATIONS, params), link, details=details)
+        repositories = {}
+        for application in counted:
+            if address := application.repository:
+                repositories[short(application.metadata.name, 100)] = address
+        return FeedAnswer(
+            changes,
+            query_of(APPLICATIONS, params),
+            link,
+            details=details,
+            repositories=repositories,
+            states=[row for application in counted for row in application.failing_sync()],
+        )
 
     def _counts(self, application: Application) -> bool:
         """Whether its cluster or its namespace is one that counts."""
@@ -212,7 +263,9 @@ class ArgoCD(ChangeFeeds[ArgoCDSettings]):
             phrase = f"{FAILED[latest.phase]}: {short(latest.message, 100)}"
             title = f"Argo CD sync of {short(name, 60)} {phrase}"
             author = person(latest.operation.initiatedBy.username)
-            yield VendorChange(at, "deploy", revision, title, author, link, about=name, owner=name)
+            # What could not be applied is in Git and not in the cluster, as a merge is.
+            kind: ChangeKind = "deploy" if latest.phase == "Running" else "merge"
+            yield VendorChange(at, kind, revision, title, author, link, about=name, owner=name)
 
     def _link(self, application: Application) -> str:
         metadata = application.metadata

@@ -16,7 +16,7 @@ from faultline.connectors.vendors.kubernetes import events, rollouts
 from faultline.connectors.vendors.kubernetes.answers import KubernetesEvent, Named, Node, Scaler
 from faultline.connectors.vendors.kubernetes.node_changes import joined_rows, left_rows
 from faultline.connectors.vendors.kubernetes.pod_templates import config_maps_of, secrets_of
-from faultline.connectors.vendors.kubernetes.replica_changes import replica_rows
+from faultline.connectors.vendors.kubernetes.replica_changes import neighbour_rows, replica_rows
 from faultline.connectors.vendors.kubernetes.rollouts import Revision
 from faultline.connectors.vendors.kubernetes.session import replayed
 from faultline.connectors.vendors.kubernetes.state_inquiry import ListObjects
@@ -123,6 +123,12 @@ class ChangeInquiry:
             # What an autoscaler sets, its own events tell.
             if (space, workload.kind, workload.meta.name) not in automatic:
                 self._replicas(workload, revisions, kubernetes_events)
+        neighbours: dict[str, list[KubernetesEvent]] = {}
+        for event in kubernetes_events:
+            key = space, "Deployment", event.about.name or ""
+            if event.about.kind == key[1] and key not in automatic and key not in self.objects:
+                neighbours.setdefault(key[2], []).append(event)
+        self.rows += neighbour_rows(neighbours, space, self.around)
 
     def _rollouts(self, workload: ObservedWorkload, revisions: Sequence[Revision]) -> None:
         link = self._link_of(workload)

@@ -7,7 +7,7 @@ as an applied manifest does, shows in these events alone.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from faultline.analysis.vocabulary import Window
@@ -57,6 +57,28 @@ def replica_rows(
     return rows
 
 
+def neighbour_rows(
+    deployments: Mapping[str, Sequence[KubernetesEvent]], space: str, window: Window
+) -> list[ChangeRow]:
+    """Rows for scalings of Deployments that nobody asked about, by their events. Their revisions
+    are not listed: where more than one ReplicaSet was scaled, or one from nothing, it was a
+    rollout."""
+    rows = []
+    for name, events in deployments.items():
+        scalings = [
+            (scaled, event.last)
+            for event in events
+            if event.reason == "ScalingReplicaSet" and (scaled := SCALED.match(event.text))
+        ]
+        if len({scaled[1] for scaled, _ in scalings}) != 1:
+            continue
+        for scaled, at in scalings:
+            before = int(scaled[2] or scaled[4] or 0)
+            if before and at is not None and window.start <= at <= window.end:
+                rows.append(_scaling(name, name, space, scaled, at))
+    return rows
+
+
 def _belongs_to_rollout(serving: Revision, at: datetime) -> bool:
     return serving.at is not None and at <= serving.at + ROLLS_OUT_FOR
 
@@ -64,21 +86,16 @@ def _belongs_to_rollout(serving: Revision, at: datetime) -> bool:
 def _row(
     workload: ObservedWorkload, scaled: re.Match[str], at: datetime, link: str | None
 ) -> ChangeRow:
+    row = _scaling(workload.ref.service, workload.meta.name, workload.ref.namespace, scaled, at)
+    return row._replace(link=link, restored_by=restorer_of(workload.meta))
+
+
+def _scaling(service: str, name: str, space: str, scaled: re.Match[str], at: datetime) -> ChangeRow:
     # `from` stands before or after `to`, depending on the server's version.
     before, after = scaled[2] or scaled[4], scaled[3]
-    title = f"Replicas of deployment {workload.ref.namespace}/{workload.meta.name} set"
+    title = f"Replicas of deployment {space}/{name} set"
     if before:
         title += f" from {before}"
     title += f" to {after}"
-    identity = f"{workload.meta.name} scale {at:%H:%M:%S}"
-    return ChangeRow(
-        at,
-        workload.ref.service,
-        "scale",
-        identity,
-        title,
-        link=link,
-        before=before,
-        after=after,
-        restored_by=restorer_of(workload.meta),
-    )
+    identity = f"{name} scale {at:%H:%M:%S}"
+    return ChangeRow(at, service, "scale", identity, title, before=before, after=after)

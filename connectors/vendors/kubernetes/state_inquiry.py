@@ -304,6 +304,7 @@ _OTHER_PATHS = {
     "Job": "apis/batch/v1/namespaces/{space}/jobs",
     "HorizontalPodAutoscaler": ("apis/autoscaling/v2/namespaces/{space}/horizontalpodautoscalers"),
     "LimitRange": "apis/events.k8s.io/v1/namespaces/{space}/events",
+    "Webhook": "apis/events.k8s.io/v1/namespaces/{space}/events",
     "Namespace": "api/v1/namespaces",
 }
 

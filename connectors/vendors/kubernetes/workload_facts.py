@@ -30,6 +30,13 @@ QUOTA = re.compile(r"exceeded quota: ([a-z0-9.-]{1,253}), ?(.{0,300})")
 MUST_SAY = re.compile(r"failed quota: ([a-z0-9.-]{1,253}): (.{0,300})")
 LIMITS = re.compile(r"((?:minimum|maximum) \w{1,40} usage per \w{1,40} is .{0,200})")
 """Of limit ranges (kubernetes/plugin/pkg/admission/limitranger/admission.go)."""
+UNANSWERED = re.compile(
+    r'failed calling webhook "([^"]{1,253})": (?:failed to call webhook: )?'
+    r'(?:\w{3,6} "https?://([^/:"]{1,253})[^"]{0,1000}": )?(.{1,200})'
+)
+"""Of an admission webhook that could not be asked, while its failurePolicy is Fail
+(k8s.io/apiserver, pkg/admission/plugin/webhook)."""
+DENIED = re.compile(r'admission webhook "([^"]{1,253})" denied the request: ?(.{1,200})')
 ENDING = "because it is being terminated"
 # A DaemonSet has no `replicas` to compare with.
 COUNTED = ("Deployment", "StatefulSet")
@@ -124,8 +131,8 @@ def _newest_unready(contents: NamespaceContents, workload: ObservedWorkload) -> 
 
 
 def refused_facts(contents: NamespaceContents) -> list[StateRow]:
-    """Rows for quotas, limit ranges and a namespace that refuse new pods, by the events that tell
-    of it."""
+    """Rows for quotas, limit ranges, webhooks and a namespace that refuse new pods, by the events
+    that tell of it."""
     objects = {(contents.name, *key): service for key, service in contents.services.items()}
     rows: dict[tuple[str, str, str | None], StateRow] = {}
     # Oldest first: setdefault then keeps when the refusals began.
@@ -158,6 +165,13 @@ def _refusal(text: str, space: str) -> tuple[str, str, str, str] | None:
     limit = LIMITS.search(text)
     if limit is not None:
         return "LimitRange", space, "limit_range_refused", limit[1]
+    unanswered = UNANSWERED.search(text)
+    if unanswered is not None:
+        why = ": ".join(part for part in (unanswered[2], unanswered[3]) if part)
+        return "Webhook", unanswered[1], "webhook_unanswered", why
+    denied = DENIED.search(text)
+    if denied is not None:
+        return "Webhook", denied[1], "webhook_denied", denied[2]
     if ENDING in text:
         return "Namespace", space, "namespace_terminating", ENDING
     return None

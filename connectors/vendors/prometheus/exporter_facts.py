@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from statistics import median
 
+from faultline.analysis.alert_signal.subjects import workload
 from faultline.analysis.vocabulary import Window
 from faultline.analysis.wording.amounts import SECONDS, amount
 from faultline.analysis.wording.phrases import number
@@ -57,8 +58,16 @@ class OwnerInTrouble:
 
     @property
     def name(self) -> str:
-        """Whose value it is."""
-        return subject_of(self.labels, self.answer.selection.query)
+        """Whose value it is. Many containers are called `app` or `server`: their pod tells more."""
+        name = subject_of(self.labels, self.answer.selection.query)
+        if self.pod and self.answer.metric.owner == "container":
+            return workload("container", {"container": name, "pod": self.pod})
+        return name
+
+    @property
+    def pod(self) -> str:
+        """The pod of a container; "" where the value is of all its pods."""
+        return self.labels.get("exported_pod") or self.labels.get("pod") or ""
 
 
 def in_trouble(
@@ -192,8 +201,8 @@ def _row(trouble: OwnerInTrouble) -> StateRow:
         text = _with_recurrence(text, trouble)
     namespace = labels.get("exported_namespace") or labels.get("namespace")
     return StateRow(
-        kind=metric.object_kind,
-        name=short(trouble.name, 120),
+        kind="Pod" if trouble.pod else metric.object_kind,
+        name=short(trouble.pod or trouble.name, 120),
         fact=metric.fact or "",
         namespace=short(namespace, 100) if namespace else None,
         field=metric.signal,

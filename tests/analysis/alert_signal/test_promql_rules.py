@@ -97,6 +97,9 @@ def test_threshold_window_and_quantile_stand_in_the_comparison_that_fires() -> N
         ("rate(sent_bytes_total[5m]) > 1e6", None),
         ("rate(wait_seconds_sum[5m]) / rate(wait_seconds_count[5m]) > 1", "s"),
         ("load > 3", None),
+        # What fires is the number on the left, and no share.
+        ("kube_deployment_spec_replicas > kube_deployment_status_replicas_available", None),
+        ("used_bytes > 0.8 * limit_bytes", "bytes"),
     ],
 )
 def test_the_threshold_has_the_unit_of_what_is_compared(text: str, unit: str | None) -> None:

@@ -88,3 +88,38 @@ def test_the_only_producer_of_a_queue_is_said_to_send_more(tmp_path: Path) -> No
     assert more.subject == "orders"
     assert more.numbers == {"calls": 4.5, "baseline_calls": 0.5}
     assert "orders makes 4.5 calls to orders-topic" in more.sentence
+
+
+def test_a_caller_with_more_instances_took_the_last_connections(tmp_path: Path) -> None:
+    def cause(before: str, after: str) -> Cause:
+        case = write_case(
+            tmp_path / after,
+            alert={"service": "orders", "signal": "error_ratio", "title": "orders fails"},
+            metrics=series("orders", "error_ratio", 0.001, 0.4, onset=1),
+            topology=[{"caller": caller, "callee": "orders-db"} for caller in ("orders", "worker")],
+            states=[
+                {
+                    "kind": "Database",
+                    "name": "orders-db",
+                    "fact": "pool_exhausted",
+                    "service": "orders-db",
+                    "value": "99 % of max_connections in use",
+                    "since": at(1),
+                }
+            ],
+            changes=[
+                {
+                    "time": at(0),
+                    "service": "worker",
+                    "kind": "scale",
+                    "id": "worker scale",
+                    "title": f"Replicas of deployment shop/worker set from {before} to {after}",
+                    "before": before,
+                    "after": after,
+                }
+            ],
+        )
+        return diagnose(case).causes[0]
+
+    assert cause("2", "8").change == "worker scale"
+    assert cause("8", "2").change is None

@@ -163,6 +163,14 @@ def of_kind(kind: str, subject: str = "web", **given: Any) -> Finding:
             "memory usage per Container is 2Gi, but limit is 4Gi.",
         ),
         (
+            state("webhook_unanswered", "limit_state", "Webhook shop/pods.policy.example", "?",
+                  value="policy.policy-system.svc: context deadline exceeded"),
+            "admission webhook pods.policy.example does not answer (policy.policy-system.svc: "
+            "context deadline exceeded)",
+            "Bring back what serves webhook pods.policy.example (policy.policy-system.svc: context "
+            "deadline exceeded), or set its failurePolicy to Ignore meanwhile.",
+        ),
+        (
             state("certificate_expired", "route_state", "Certificate shop/tls", "?",
                   value="it ended at 2026-11-21 03:00 UTC"),
             "Certificate tls is not valid: it ended at 2026-11-21 03:00 UTC",

@@ -102,3 +102,20 @@ def test_a_repository_that_the_workload_of_the_alert_names_is_a_lead(tmp_path: P
     case = replace(case, evidence=(*case.evidence, item))
     (lead,) = leads(case)
     assert (lead.kind, lead.subject, lead.service) == ("repository", address, "web")
+
+
+def test_a_workload_beside_it_that_was_scaled_shortly_before_is_a_lead(tmp_path: Path) -> None:
+    changes = [
+        {"time": at(minutes), "service": service, "kind": "scale", "id": service, "title": "set"}
+        for service, minutes in (("mailer", -1), ("search", -300))
+    ]
+    case = write_case(
+        tmp_path,
+        alert={"service": "web"},
+        scope={"incident": [at(-5), at(30)]},
+        metrics=series("web", "error_ratio", 0.01, 0.4),
+        changes=changes,
+    )
+    subjects = [lead.subject for lead in leads_of(case, diagnose(case), [])]
+    assert "mailer" in subjects
+    assert "search" not in subjects

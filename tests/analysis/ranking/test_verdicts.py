@@ -63,10 +63,11 @@ def test_a_calm_signal_is_no_incident(tmp_path: Path) -> None:
     [
         ("replicas_missing", "0", 1, True),
         ("certificate_expired", "it ended", 1, True),
+        ("database_storage_full", "storage-full", 1, True),
         ("replicas_missing", "1", 1, False),
         ("certificate_expired", "it ended", -40, False),
     ],
-    ids=["down", "cut off", "an instance is left", "cut off long before"],
+    ids=["down", "cut off", "out of storage", "an instance is left", "cut off long before"],
 )
 def test_requests_that_never_arrive_fail_in_no_metric(
     tmp_path: Path, fact: str, value: str, minute: float, *, is_real: bool

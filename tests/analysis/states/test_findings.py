@@ -132,6 +132,15 @@ def test_a_database_that_was_scaled_to_zero_is_why_its_exporter_cannot_connect(
     assert strengths == {"orders-db": 1.0, "postgres": 0.2}
 
 
+def test_a_queue_lacks_consumers_since_a_workload_was_scaled_to_zero(tmp_path: Path) -> None:
+    rows = [
+        fact("Deployment", "mailer", "scaled_to_zero", -5, service="mailer"),
+        fact("Queue", "emails", "queue_without_consumers", -4, service="emails"),
+    ]
+    strengths = {finding.subject: finding.strength for finding in found(tmp_path, rows)}
+    assert strengths == {"mailer": 1.0, "emails": 0.2}
+
+
 def test_history_is_marked_and_hides_nothing_new(tmp_path: Path) -> None:
     pod = {"service": "checkout", "value": "The node was low on resource"}
     old = [fact("Pod", f"checkout-{n}", "evicted", -6 * DAY, **pod) for n in range(3)]

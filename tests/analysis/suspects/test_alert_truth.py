@@ -128,3 +128,17 @@ def test_users_were_affected_or_not_on_those_days(
     assert details is not None
     assert details.days_felt == days_felt
     assert "Raise the threshold above 130" in (details.fix or "")
+
+
+def test_a_number_that_stayed_is_not_said_to_have_moved(tmp_path: Path) -> None:
+    """`replicas > available` becomes true while the number on its left stays."""
+    rows = [row | {"value": 4.0, "threshold": None} for row in evaluated(frozenset(), 0)]
+    alert = {
+        "service": "orders",
+        "title": "OrdersReplicasMismatch",
+        "watches": {"signal_class": "availability", "metric": "replicas"},
+        "query": {"language": "promql", "text": "replicas > available"},
+    }
+    (finding,) = alert_truth(write_case(tmp_path, alert=alert, alert_query=rows))
+    assert "replicas is 4" in finding.sentence
+    assert "went from" not in finding.sentence

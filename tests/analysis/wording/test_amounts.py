@@ -77,6 +77,8 @@ def test_a_multiple_of_next_to_nothing_has_no_digits() -> None:
         ("error_ratio", None, (), "share", 1.0),
         ("availability", None, (100.0, 97.0), "share", 0.01),
         ("availability", None, (1.0, 0.97), "share", 1.0),
+        # Tasks that run, of which there are a few.
+        ("ready_tasks", "count", (4.0, 2.0), "number", 1.0),
         ("disk_used_pct", None, (0.42, 0.94), "share", 1.0),
         ("cpu_pct", None, (0.4, 0.9), "share", 0.01),
         ("process.cpu.utilization", "1", (0.34, 0.9), "share", 1.0),

@@ -32,6 +32,11 @@ def texts(told: Diagnosis, section: Section) -> list[str]:
             "config",
             "config change “update pool sizes” of cart",
         ),
+        (
+            "Rollout of cart: limits.memory 1Gi -> 512Mi (deployment shop/cart, revision 5)",
+            "deploy",
+            "deploy “limits.memory 1Gi -> 512Mi” of cart",
+        ),
         ("OPS-1401", "deploy", None),
         ("", "deploy", None),
         ("Move shard-2 of the ranker from the node cache to the object store", "config", None),
@@ -42,6 +47,12 @@ def test_a_change_is_called_by_what_its_title_names(
 ) -> None:
     told = change_by_title(change(title, kind))
     assert (str(told) if told else None) == named
+
+
+def test_what_a_rollout_changed_is_named_with_its_service() -> None:
+    title = "Rollout of cart: limits.memory 1Gi -> 512Mi (deployment shop/cart, revision 5)"
+    named = change_by_title(change(title), with_service=False)
+    assert str(named) == "deploy “limits.memory 1Gi -> 512Mi” of cart"
 
 
 def test_changes_that_were_ruled_out_are_named_with_the_reason() -> None:

@@ -317,3 +317,16 @@ def test_which_part_of_the_culprit_is_worse_is_said_where_the_others_are_fine() 
         ALERT,
     )
     assert "; the trouble sits in pod web-7-x2 of api" in behind.headline
+
+
+@pytest.mark.parametrize(("share", "is_said"), [(0.0005, False), (0.02, True)])
+def test_failures_that_an_objective_allows_begin_no_answer(share: float, *, is_said: bool) -> None:
+    numbers = {"baseline": 0.0, "incident": share}
+    few = found("F1", "web", **(FAILS | {"numbers": numbers}))
+    state = found(
+        "F2", "web", kind="start_state", sentence="ConfigMap web-settings does not exist.",
+        details={"fact": "reference_missing", "objects": ["Pod a/web-1"], "bad": True,
+                 "value": "ConfigMap web-settings does not exist"},
+    )  # fmt: skip
+    told = word(diagnosis([("web", ["F2"])], few, state), ALERT)
+    assert ("requests fail" in told.headline) is is_said
