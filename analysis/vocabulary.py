@@ -462,7 +462,7 @@ class Decision(Frozen):
     code_confidence: float = Field(ge=0, le=1)
     code_subject: str | None = None
     code_change: str | None = None
-    held_back: str = ""
+    objection: str = ""
     """Why a dissenting verdict does not lead, in a few plain words."""
     refuted: bool = False
     """Whether that is what code found against its grounds, and not how sure anybody is."""

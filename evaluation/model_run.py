@@ -54,11 +54,11 @@ class ModelRun:
     """What kind of verdict the model gave."""
     outcome: str | None = None
     """What became of it: it agreed, led or dissented."""
-    own_confidence: float = 0.0
+    stated_confidence: float = 0.0
     """The model's own in its verdict."""
     carried: bool = False
     """Whether the verdict is another answer whose grounds carry it."""
-    held_back: str = ""
+    objection: str = ""
     """Why a verdict did not lead."""
     verdict_right: bool | None = None
     """Whether what the model named is the truth."""
@@ -198,9 +198,9 @@ def _graded(
 class _VerdictFacts(TypedDict, total=False):
     verdict: str
     outcome: str
-    own_confidence: float
+    stated_confidence: float
     carried: bool
-    held_back: str
+    objection: str
     verdict_right: bool | None
 
 
@@ -217,8 +217,8 @@ def _verdict_facts(label: CaseLabel | None, diagnosis: Diagnosis) -> _VerdictFac
     return {
         "verdict": verdict.kind.value,
         "outcome": decision.outcome,
-        "own_confidence": verdict.confidence,
-        "held_back": decision.held_back,
+        "stated_confidence": verdict.confidence,
+        "objection": decision.objection,
         "carried": verdict.kind is not VerdictKind.AGREE and not decision.refuted,
         "verdict_right": _right(label, (None, None) if calm else named, calm=calm),
     }
@@ -267,7 +267,9 @@ def record_of(runs: Sequence[ModelRun], least_confidence: float) -> list[dict[st
     for least, below in pairwise(EDGES):
         inside = [run for run in runs if least <= run.code_confidence < below]
         agreed = [run for run in inside if run.verdict == "agree"]
-        leading = [run for run in inside if run.carried and run.own_confidence >= least_confidence]
+        leading = [
+            run for run in inside if run.carried and run.stated_confidence >= least_confidence
+        ]
         rows.append(
             {
                 "least": least,

@@ -23,6 +23,7 @@ from faultline.bot.answer.asserted.verdicts import (
     CheckedVerdict,
     blamed_finding,
     checked_verdict,
+    cited_by,
     went_live,
 )
 
@@ -54,12 +55,12 @@ def decided(
     )
     if verdict.kind is VerdictKind.AGREE:
         return _agreed(diagnosis, checked, decision)
-    held_back = checked.held_back or _not_weighty(diagnosis, verdict, policy)
-    if held_back:
+    objection = checked.objection or _not_weighty(diagnosis, verdict, policy)
+    if objection:
         return diagnosis.model_copy(
             update={
                 "decision": decision.model_copy(
-                    update={"held_back": held_back, "refuted": bool(checked.held_back)}
+                    update={"objection": objection, "refuted": bool(checked.objection)}
                 )
             }
         )
@@ -92,14 +93,14 @@ def _agreed(diagnosis: Diagnosis, checked: CheckedVerdict, decision: Decision) -
     if not counts or not diagnosis.causes or diagnosis.verdict is Verdict.NO_ACTIVE_INCIDENT:
         return diagnosis.model_copy(update={"decision": agreed})
     confidence = max(diagnosis.confidence, policy.agreed)
-    first, *others = sorted(diagnosis.causes, key=lambda cause: cause.rank)
+    first, *alternatives = sorted(diagnosis.causes, key=lambda cause: cause.rank)
     withheld = diagnosis.verdict is Verdict.INSUFFICIENT_EVIDENCE
     return diagnosis.model_copy(
         update={
             "verdict": Verdict.CAUSE_FOUND if withheld else diagnosis.verdict,
             "missing": () if withheld else diagnosis.missing,
             "confidence": confidence,
-            "causes": (first.model_copy(update={"confidence": confidence}), *others),
+            "causes": (first.model_copy(update={"confidence": confidence}), *alternatives),
             "decision": agreed,
         }
     )
@@ -128,18 +129,23 @@ def _led(
         )
     findings, change = _with_the_blamed(verdict, ground)
     cause = _cause(diagnosis, checked, ground, change).model_copy(update={"confidence": sure})
-    others = [
-        other.model_copy(
-            update={"rank": rank, "confidence": min(other.confidence, round(1 - sure, 3))}
-        )
-        for rank, other in enumerate(_others(diagnosis, cause), start=2)
-    ]
+    alternatives: list[Cause] = []
+    for other in sorted(diagnosis.causes, key=lambda other: other.rank):
+        # Code's own of another change stays: it is the alternative.
+        same_subject = other.subject == cause.subject
+        if same_subject and (other.rank > 1 or other.change == cause.change):
+            continue
+        update = {
+            "rank": len(alternatives) + 2,
+            "confidence": min(other.confidence, round(1 - sure, 3)),
+        }
+        alternatives.append(other.model_copy(update=update))
     recovered = diagnosis.verdict is Verdict.RECOVERED
     return diagnosis.model_copy(
         update={
             "verdict": Verdict.RECOVERED if recovered else Verdict.CAUSE_FOUND,
             "confidence": sure,
-            "causes": (cause, *others),
+            "causes": (cause, *alternatives),
             "findings": findings,
             "missing": (),
             # It would tell code's first two apart.
@@ -149,23 +155,11 @@ def _led(
     )
 
 
-def _others(diagnosis: Diagnosis, cause: Cause) -> list[Cause]:
-    """Code's causes but the one that leads now. One of another change stays: it is the
-    alternative."""
-    ranked = sorted(diagnosis.causes, key=lambda other: other.rank)
-    return [
-        other
-        for other in ranked
-        if other.subject != cause.subject or (other.rank == 1 and other.change != cause.change)
-    ]
-
-
 def _cause(
     diagnosis: Diagnosis, checked: CheckedVerdict, ground: Ground, change: Finding | None
 ) -> Cause:
     verdict = checked.verdict
-    ids = dict.fromkeys(f for assertion in verdict.grounds for f in assertion.findings)
-    cited = [ground.findings[finding_id] for finding_id in ids if finding_id in ground.findings]
+    cited = cited_by(verdict.grounds, ground)
     if change is not None:
         cited = [*(finding for finding in cited if finding.id != change.id), change]
     # What is about the subject itself leads; code's finding says more than a row.

@@ -32,7 +32,6 @@ from faultline.analysis.vocabulary import (
     Claim,
     Finding,
     ModelVerdict,
-    Rival,
     Verdict,
     VerdictKind,
 )
@@ -107,7 +106,7 @@ class CheckedVerdict:
     claims: tuple[Claim, ...] = ()
     """Its grounds in code's words."""
     refused: tuple[str, ...] = ()
-    held_back: str = ""
+    objection: str = ""
     """Why it may not lead; empty where it may."""
 
 
@@ -128,15 +127,19 @@ def checked_verdict(verdict: ModelVerdict, ground: Ground) -> CheckedVerdict:
         if all(claim.text != other.text for other in claims):
             grounds.append(assertion)
             claims.append(claim)
-    rivals = [rival for rival in verdict.rivals[:MOST_RIVALS] if _is_known(rival, ground)]
+    rivals = [
+        rival
+        for rival in verdict.rivals[:MOST_RIVALS]
+        if rival.subject.casefold() in ground.subjects and rival.finding in ground.findings
+    ]
     verdict = verdict.model_copy(update={"grounds": tuple(grounds), "rivals": tuple(rivals)})
-    held_back = _held_back(verdict, ground)
+    objection = _objection(verdict, ground)
     something_wrong = verdict.kind is VerdictKind.SOMETHING_WRONG
-    if held_back and something_wrong and not _nothing_bad(verdict, ground):
+    if objection and something_wrong and not _nothing_bad(verdict, ground):
         # Whose trouble it is may be unproved; that there is trouble is not.
         verdict = verdict.model_copy(update={"subject": None, "change": None})
-        held_back = ""
-    return CheckedVerdict(verdict, tuple(claims), tuple(refused), held_back)
+        objection = ""
+    return CheckedVerdict(verdict, tuple(claims), tuple(refused), objection)
 
 
 def _placed(verdict: ModelVerdict, ground: Ground) -> ModelVerdict:
@@ -144,24 +147,35 @@ def _placed(verdict: ModelVerdict, ground: Ground) -> ModelVerdict:
     names code's own cause agrees. Raises Refused."""
     subject = ground.subject(verdict.subject) if verdict.subject else None
     change = _change_named(verdict.change, ground) if verdict.change else None
-    kind = verdict.kind
     cause, is_calm = ground.cause, ground.diagnosis.verdict is Verdict.NO_ACTIVE_INCIDENT
-    if kind is VerdictKind.NOTHING_WRONG and is_calm:
-        kind, subject, change = VerdictKind.AGREE, None, None
-    elif kind is VerdictKind.AGREE and cause is not None and not is_calm:
+    kind = _kind_in(verdict.kind, is_calm=is_calm)
+    if kind is VerdictKind.AGREE and is_calm:
+        subject, change = None, None
+    elif kind is VerdictKind.AGREE:
+        if cause is None:
+            raise Refused("code names no cause that one could agree with")
         subject, change = cause.subject, cause.change
-    elif kind in (VerdictKind.OTHER_CAUSE, VerdictKind.OTHER_CHANGE, VerdictKind.SOMETHING_WRONG):
-        if is_calm:
-            kind = VerdictKind.SOMETHING_WRONG
-        elif subject is None:
+    elif kind is VerdictKind.OTHER_CAUSE:
+        if subject is None:
             raise Refused("it names no subject")
-        elif cause is None or subject != cause.subject:
-            kind = VerdictKind.OTHER_CAUSE
-        else:
+        if cause is not None and subject == cause.subject:
             kind = VerdictKind.AGREE if change == cause.change else VerdictKind.OTHER_CHANGE
-    if kind is VerdictKind.AGREE and cause is None and not is_calm:
-        raise Refused("code names no cause that one could agree with")
     return verdict.model_copy(update={"kind": kind, "subject": subject, "change": change})
+
+
+_OTHERWISE = frozenset(
+    {VerdictKind.OTHER_CAUSE, VerdictKind.OTHER_CHANGE, VerdictKind.SOMETHING_WRONG}
+)
+
+
+def _kind_in(kind: VerdictKind, *, is_calm: bool) -> VerdictKind:
+    """What a kind comes to beside code's verdict: where code found nothing, any cause says that
+    something is wrong."""
+    if kind is VerdictKind.NOTHING_WRONG and is_calm:
+        return VerdictKind.AGREE
+    if kind in _OTHERWISE:
+        return VerdictKind.SOMETHING_WRONG if is_calm else VerdictKind.OTHER_CAUSE
+    return kind
 
 
 def _change_named(change: str, ground: Ground) -> str:
@@ -186,85 +200,108 @@ def change_in(finding: Finding) -> str:
     return row.change if row is not None else ""
 
 
-def _is_known(rival: Rival, ground: Ground) -> bool:
-    return rival.subject.casefold() in ground.subjects and rival.finding in ground.findings
+_BY_RELATION = {
+    "began_before": GroundKind.ORDER,
+    "began_with": GroundKind.ORDER,
+    "calls": GroundKind.CALL,
+    "unaffected": GroundKind.ELSEWHERE,
+}
+_ROWS = frozenset({"log_line", "log_template", "event", "state", "span"})
+"""Rows of tools that are what somebody wrote down, and no measurement."""
 
 
 def kind_of(assertion: Assertion, subject: str | None, ground: Ground) -> GroundKind:
     """What kind of evidence a ground is."""
-    if assertion.relation in ("began_before", "began_with"):
-        return GroundKind.ORDER
-    if assertion.relation == "calls":
-        return GroundKind.CALL
-    if assertion.relation == "unaffected":
-        return GroundKind.ELSEWHERE
+    if assertion.relation in _BY_RELATION:
+        return _BY_RELATION[assertion.relation]
     finding = ground.findings.get(assertion.findings[0]) if assertion.findings else None
     if finding is None:
         return GroundKind.LINE
-    if change_in(finding):
-        return GroundKind.CHANGE
+    # The first that holds decides.
+    rules = (
+        (bool(change_in(finding)), GroundKind.CHANGE),
+        (_is_of_place(finding, subject), GroundKind.PLACE),
+        (_is_by_version(finding), GroundKind.VERSION),
+        (PartDetails.of(finding) is not None or _is_comparison(finding), GroundKind.PART),
+        (finding.subject != subject and is_about(finding, subject), GroundKind.NAMED),
+        (_is_of_state(finding), GroundKind.STATE),
+        (_is_line(finding), GroundKind.LINE),
+        (_accuses_by_callers(finding), GroundKind.NAMED),
+        (finding.kind == CALL_GAP.name, GroundKind.SIDES),
+        (direction(finding) == STEADY, GroundKind.ELSEWHERE),
+    )
+    return next((kind for holds, kind in rules if holds), GroundKind.MOVED)
+
+
+def _is_comparison(finding: Finding) -> bool:
     row = ObservationDetails.of(finding)
-    if row is not None and row.about == "comparison" and subject in row.labels.values():
-        return GroundKind.PLACE
-    if PlaceDetails.of(finding) is not None and finding.subject == subject:
-        return GroundKind.PLACE
-    part = PartDetails.of(finding)
+    return row is not None and row.about == "comparison"
+
+
+def _is_of_place(finding: Finding, subject: str | None) -> bool:
+    """Whether it holds the subject, a zone or a node, against the others."""
+    row = ObservationDetails.of(finding)
+    if row is not None:
+        return _is_comparison(finding) and subject in row.labels.values()
+    return PlaceDetails.of(finding) is not None and finding.subject == subject
+
+
+def _is_by_version(finding: Finding) -> bool:
+    part, row = PartDetails.of(finding), ObservationDetails.of(finding)
     if part is not None:
-        return GroundKind.VERSION if part.part_kind == "version" else GroundKind.PART
-    if is_about(finding, subject) and finding.subject != subject:
-        return GroundKind.NAMED
-    return _kind_by_details(finding)
+        return part.part_kind == "version"
+    labels = row.labels if row is not None and _is_comparison(finding) else {}
+    return any(label in PART_LABELS["version"] for label in labels)
 
 
-def _kind_by_details(finding: Finding) -> GroundKind:
+def _is_of_state(finding: Finding) -> bool:
+    """Whether it is the subject's own state, or an error of its own that it logs."""
+    if StateFactDetails.of(finding) is not None:
+        return True
     signature, line = SignatureDetails.of(finding), LogLineDetails.of(finding)
-    if StateFactDetails.of(finding) is not None or (signature is not None and signature.inherent):
-        return GroundKind.STATE
-    if signature is not None or line is not None:
-        is_error = (signature or line).is_error  # type: ignore[union-attr]
-        return GroundKind.STATE if is_error and not _names_another(finding) else GroundKind.LINE
-    fault = fault_of(finding)
-    if fault is not None and fault.name == CALLERS_FAIL.name:
-        return GroundKind.NAMED
-    if finding.kind == CALL_GAP.name:
-        return GroundKind.SIDES
+    if signature is not None:
+        return signature.inherent or (signature.is_error and not _names_another(finding))
+    return line is not None and line.is_error and not _names_another(finding)
+
+
+def _is_line(finding: Finding) -> bool:
     row = ObservationDetails.of(finding)
-    if row is not None and row.about == "comparison":
-        by_version = any(label in PART_LABELS["version"] for label in row.labels)
-        return GroundKind.VERSION if by_version else GroundKind.PART
-    if row is not None and row.about in ("log_line", "log_template", "event", "state", "span"):
-        return GroundKind.LINE
-    if direction(finding) == STEADY:
-        return GroundKind.ELSEWHERE
-    return GroundKind.MOVED
+    if row is not None:
+        return row.about in _ROWS
+    return LogLineDetails.of(finding) is not None or SignatureDetails.of(finding) is not None
+
+
+def _accuses_by_callers(finding: Finding) -> bool:
+    fault = fault_of(finding)
+    return fault is not None and fault.name == CALLERS_FAIL.name
 
 
 def _names_another(finding: Finding) -> bool:
+    name = _service_named(finding)
+    return name is not None and name != finding.subject
+
+
+def _service_named(finding: Finding) -> str | None:
+    """The called service that lines name."""
     details = SignatureDetails.of(finding) or LogLineDetails.of(finding)
-    named = getattr(details, "names", None)
-    return bool(named) and named != finding.subject
+    return details.names if details is not None else None
 
 
 def is_about(finding: Finding, subject: str | None) -> bool:
     """Whether a finding is about the subject, or names it."""
     if subject is None:
         return False
-    if finding.subject == subject:
+    if subject in (finding.subject, _service_named(finding)):
         return True
-    details = SignatureDetails.of(finding) or LogLineDetails.of(finding)
-    if details is not None and getattr(details, "names", None) == subject:
-        return True
-    change = ChangeDetails.of(finding)
-    if change is not None and change.concerns == subject:
-        return True
-    row = ObservationDetails.of(finding)
+    change, row = ChangeDetails.of(finding), ObservationDetails.of(finding)
+    if change is not None:
+        return change.concerns == subject
     if row is None:
         return False
-    in_comparison = row.about == "comparison" and subject in row.labels.values()
-    return in_comparison or subject.casefold() in row.quote.casefold()
+    return _is_of_place(finding, subject) or subject.casefold() in row.quote.casefold()
 
 
-def _held_back(verdict: ModelVerdict, ground: Ground) -> str:
+def _objection(verdict: ModelVerdict, ground: Ground) -> str:
     """What keeps the verdict from leading, apart from how sure anybody is."""
     match verdict.kind:
         case VerdictKind.AGREE:
@@ -282,22 +319,21 @@ def _held_back(verdict: ModelVerdict, ground: Ground) -> str:
 def _not_carried(verdict: ModelVerdict, ground: Ground) -> str:
     """Why the grounds do not carry another cause."""
     subject = verdict.subject or ""
-    own = [finding for finding in _cited(verdict.grounds, ground) if is_about(finding, subject)]
-    if not own:
+    about = [f for f in cited_by(verdict.grounds, ground) if is_about(f, subject)]
+    if not about:
         return f"none of its grounds is about {subject}"
-    if verdict.change and not any(change_in(finding) == verdict.change for finding in own):
+    if verdict.change and verdict.change not in map(change_in, about):
         return "the change that it blames is not among its grounds"
-    late = _late_change(verdict, ground)
-    if late:
+    if late := _late_change(verdict, ground):
         return late
-    timely = [finding for finding in own if not _is_history(finding, ground)]
+    timely = [finding for finding in about if not _is_history(finding, ground)]
     if not timely:
         return f"what it cites of {subject} was so long before"
     kinds = {kind_of(assertion, subject, ground) for assertion in verdict.grounds}
     of_subject = {
         kind_of(assertion, subject, ground)
         for assertion in verdict.grounds
-        if any(finding in timely for finding in _cited([assertion], ground))
+        if any(finding in timely for finding in cited_by([assertion], ground))
     }
     if len(kinds) < 2 and not of_subject & DECISIVE:
         return "its grounds are all of one kind"
@@ -317,21 +353,20 @@ def _late_change(verdict: ModelVerdict, ground: Ground) -> str:
 
 
 def blamed_finding(change: str, ground: Ground) -> Finding | None:
-    """The finding or the row that says the most of a change."""
-    about = [finding for finding in ground.findings.values() if change_in(finding) == change]
-    return min(filter(_tells_of_change, about), key=_change_order, default=None)
-
-
-def _tells_of_change(finding: Finding) -> bool:
-    row = ObservationDetails.of(finding)
-    return row is None or row.about == "change"
-
-
-def _change_order(finding: Finding) -> int:
-    """What code weighed comes before what it ruled out, and that before a row."""
-    if finding.kind == NEAR:
-        return 0
-    return 1 if ChangeDetails.of(finding) is not None else 2
+    """The finding or the row that says the most of a change: what code weighed comes before what it
+    ruled out, and that before a row."""
+    weighed: list[Finding] = []
+    ruled_out: list[Finding] = []
+    rows: list[Finding] = []
+    for finding in ground.findings.values():
+        if change_in(finding) != change:
+            continue
+        row = ObservationDetails.of(finding)
+        if row is None:
+            (weighed if finding.kind == NEAR else ruled_out).append(finding)
+        elif row.about == "change":
+            rows.append(finding)
+    return next(iter((*weighed, *ruled_out, *rows)), None)
 
 
 def went_live(change: Finding) -> datetime | None:
@@ -353,65 +388,72 @@ def _is_history(finding: Finding, ground: Ground) -> bool:
     return not change_in(finding) and finding.onset is not None and finding.onset < onset - LATE
 
 
-def _explained_below(subject: str, own: Sequence[Finding], ground: Ground) -> str:
+def _explained_below(subject: str, about: Sequence[Finding], ground: Ground) -> str:
     """A callee that is in trouble too, where all that is known of the subject is that it suffers:
     callers are slow and fail with those whom they call."""
-    if not all(_only_suffers(finding) for finding in own if not change_in(finding)):
+    if any(change_in(finding) or _tells_a_cause(finding) for finding in about):
         return ""
-    if any(change_in(finding) for finding in own):
-        return ""
-    below = ground.calls.downstream(subject)
-    earliest = min((f.onset for f in own if f.onset is not None), default=None)
+    callees = set(ground.calls.downstream(subject)) - {subject}
+    earliest = min((f.onset for f in about if f.onset is not None), default=None)
     for finding in ground.findings.values():
-        if finding.subject == subject or finding.subject not in below:
+        if finding.subject not in callees or finding.details.recovered:
             continue
-        if fault_of(finding) is None or finding.strength < CLEAR or finding.details.recovered:
+        if fault_of(finding) is None or finding.strength < CLEAR:
             continue
-        uncertain = timedelta(seconds=finding.onset_uncertainty_s or 0.0)
-        if earliest and finding.onset and finding.onset - uncertain > earliest + AFTER_THE_ONSET:
-            continue
-        return f"{finding.subject}, which it calls, is in trouble too"
+        if not _is_later(finding, earliest):
+            return f"{finding.subject}, which it calls, is in trouble too"
     return ""
 
 
-def _only_suffers(finding: Finding) -> bool:
-    """Whether it says no more than that its subject is slow or fails."""
-    fault = fault_of(finding)
-    return fault is None or is_symptom(finding)
+def _is_later(finding: Finding, onset: datetime | None) -> bool:
+    """Whether it certainly began after that."""
+    if onset is None or finding.onset is None:
+        return False
+    uncertain = timedelta(seconds=finding.onset_uncertainty_s or 0.0)
+    return finding.onset - uncertain > onset + AFTER_THE_ONSET
+
+
+def _tells_a_cause(finding: Finding) -> bool:
+    """Whether it says more than that its subject is slow or fails."""
+    return fault_of(finding) is not None and not is_symptom(finding)
 
 
 def _not_calm(verdict: ModelVerdict, ground: Ground) -> str:
     """Why the grounds do not show that nothing is wrong with what alerted."""
     alerting = ground.alert.service
-    cited = _cited(verdict.grounds, ground)
-    about = [f for f in cited if alerting is None or f.subject == alerting]
-    calm = [
+    about = [
         finding
-        for finding in about
-        if finding.kind in (ALERT_IN_RANGE.name, ALERT_NOT_TRUE.name)
-        or finding_kind(finding.kind).explains_alert
-        or direction(finding) == STEADY
+        for finding in cited_by(verdict.grounds, ground)
+        if alerting is None or finding.subject == alerting
     ]
-    if not calm:
+    if not any(map(_is_calm, about)):
         return "none of its grounds shows that what alerted is as usual"
     for finding in ground.findings.values():
+        if alerting is not None and finding.subject != alerting:
+            continue
         is_bad = is_symptom(finding) and finding.details.bad is not False
-        felt = alerting is None or finding.subject == alerting
-        if felt and is_bad and finding.strength >= DISPUTED and not finding.details.recovered:
+        if is_bad and finding.strength >= DISPUTED and not finding.details.recovered:
             return f"{finding.id} shows that requests of {finding.subject} suffer"
     return ""
+
+
+def _is_calm(finding: Finding) -> bool:
+    explains = finding.kind in (ALERT_IN_RANGE.name, ALERT_NOT_TRUE.name)
+    explains = explains or finding_kind(finding.kind).explains_alert
+    return explains or direction(finding) == STEADY
 
 
 def _nothing_bad(verdict: ModelVerdict, ground: Ground) -> str:
     """Why the grounds do not show that something is wrong."""
     felt = {ground.alert.service, *ground.diagnosis.impact.services} - {None, ""}
-    for finding in _cited(verdict.grounds, ground):
+    for finding in cited_by(verdict.grounds, ground):
         is_bad = fault_of(finding) is not None or direction(finding) not in (None, STEADY)
         if is_bad and (not felt or finding.subject in felt) and not _is_history(finding, ground):
             return ""
     return "none of its grounds shows trouble of what alerted"
 
 
-def _cited(assertions: Iterable[Assertion], ground: Ground) -> list[Finding]:
+def cited_by(assertions: Iterable[Assertion], ground: Ground) -> list[Finding]:
+    """The findings that they cite, each once."""
     ids = dict.fromkeys(f for assertion in assertions for f in assertion.findings)
     return [ground.findings[finding_id] for finding_id in ids if finding_id in ground.findings]

@@ -35,7 +35,9 @@ def decision_line(diagnosis: Diagnosis) -> str:
             return f"The model's choice. Code alone would have said {by_code}."
         case _:
             dissent = f"The model disagrees: {_dissent(decision, diagnosis)}."
-            return " ".join(filter(None, [dissent, _kept(decision)]))
+            if not decision.objection or decision.verdict.kind is VerdictKind.UNDECIDABLE:
+                return dissent
+            return f"{dissent} Code's answer stays: {closed(decision.objection)}"
 
 
 def dissent_claim(diagnosis: Diagnosis) -> Claim | None:
@@ -85,12 +87,6 @@ def _dissent(decision: Decision, diagnosis: Diagnosis) -> str:
         case VerdictKind.OTHER_CHANGE if verdict.change is None:
             return f"it blames no change {sure}"
     return f"it names {_cause_phrase(verdict.subject, verdict.change, diagnosis)} {sure}"
-
-
-def _kept(decision: Decision) -> str:
-    if not decision.held_back or decision.verdict.kind is VerdictKind.UNDECIDABLE:
-        return ""
-    return f"Code's answer stays: {closed(decision.held_back)}"
 
 
 def _cause_phrase(subject: str | None, change: str | None, diagnosis: Diagnosis) -> Phrase:

@@ -138,7 +138,7 @@ def test_a_verdict_that_is_not_carried_is_shown_and_does_not_lead(
     given = {"grounds": shows("F5", "F7"), **changes}
     dissent = decided(verdict(**given))
     assert dissent.decision is not None
-    assert (dissent.decision.outcome, dissent.decision.held_back) == ("dissented", reason)
+    assert (dissent.decision.outcome, dissent.decision.objection) == ("dissented", reason)
     assert dissent.causes == DIAGNOSIS.causes
     view = answer(dissent)
     assert view.headline == word(with_findings(CART_SLOW, KILLED), ALERT).headline
@@ -151,7 +151,7 @@ def test_from_the_bar_on_codes_cause_stays() -> None:
     sure = with_findings(KILLED, confidence=POLICY.bar)
     dissent = decided(verdict(grounds=shows("F5", "F7"), confidence=0.99), sure)
     assert dissent.decision is not None
-    assert dissent.decision.held_back == "code is 90 % sure"
+    assert dissent.decision.objection == "code is 90 % sure"
     assert not dissent.decision.refuted
     assert dissent.causes == DIAGNOSIS.causes
 
@@ -252,7 +252,7 @@ def test_a_change_that_came_after_the_trouble_never_leads() -> None:
     dissent = decided(model, with_findings(late))
     assert dissent.decision is not None
     assert (
-        dissent.decision.held_back == "the change that it blames went live after the trouble began"
+        dissent.decision.objection == "the change that it blames went live after the trouble began"
     )
     assert dissent.decision.refuted
 
@@ -262,7 +262,7 @@ def test_what_was_so_long_before_the_trouble_carries_nothing() -> None:
     early = CART_SLOW.model_copy(update={"onset": ONSET - timedelta(hours=2)})
     dissent = decided(verdict(grounds=shows("F7", "F9")), with_findings(old, early))
     assert dissent.decision is not None
-    assert dissent.decision.held_back == "what it cites of cartservice was so long before"
+    assert dissent.decision.objection == "what it cites of cartservice was so long before"
 
 
 def test_a_caller_that_only_suffers_does_not_lead_over_its_callee() -> None:
@@ -278,7 +278,7 @@ def test_a_caller_that_only_suffers_does_not_lead_over_its_callee() -> None:
     ground = Ground(DIAGNOSIS, ALERT, calls=calls)
     dissent = judged(model, ground, POLICY, "some-model")
     assert dissent.decision is not None
-    assert dissent.decision.held_back == "checkoutservice, which it calls, is in trouble too"
+    assert dissent.decision.objection == "checkoutservice, which it calls, is in trouble too"
 
 
 def test_something_may_be_wrong_where_code_found_nothing() -> None:
@@ -312,7 +312,7 @@ def test_nothing_is_wrong_only_where_what_alerted_is_seen_to_be_as_usual() -> No
         with_findings(in_range),
     )
     assert still_bad.decision is not None
-    assert still_bad.decision.held_back == "F1 shows that requests of checkoutservice suffer"
+    assert still_bad.decision.objection == "F1 shows that requests of checkoutservice suffer"
     calm = DIAGNOSIS.model_copy(
         update={"findings": tuple(f for f in DIAGNOSIS.findings if f.id != "F1")}
     )

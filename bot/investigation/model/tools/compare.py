@@ -144,8 +144,8 @@ def _of_groups(
     rows = []
     for value, group in by_value.items():
         here = float(np.median([part.now for part in group if part.now is not None]))
-        others = [part.now for v, part in parts if v != value and part.now is not None]
-        shown_here, shown_elsewhere = levels(here, float(np.median(others)), group[0].shown_unit)
+        elsewhere = [part.now for v, part in parts if v != value and part.now is not None]
+        shown_here, shown_elsewhere = levels(here, float(np.median(elsewhere)), group[0].shown_unit)
         worse = sum(part.departed for part in group)
         services = {part.service for part in group}
         whose = f"{plain(group[0].service)} " if len(services) == 1 else ""
@@ -160,7 +160,7 @@ def _of_groups(
             f"{phrase}.",
             ObservationDetails(about="comparison", unit=group[0].unit, labels={by: value}),
             evidence=model_session.case.evidence_ids("metrics"),
-            numbers={"here": here, "elsewhere": float(np.median(others)), "departed": worse},
+            numbers={"here": here, "elsewhere": float(np.median(elsewhere)), "departed": worse},
         )
         # Wholes before their parts.
         rows.append((math.inf, Row(phrase, finding=finding)))
