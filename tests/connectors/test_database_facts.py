@@ -141,7 +141,7 @@ def test_the_slower_statements_are_those_that_take_the_time_of_the_sample() -> N
         sample = counts(name, calls, mean_ms)
         return StatementCounts(name, sample.text, 1000 + calls, 2000 + sample.total_ms)
 
-    # `b` took a hundredth of the time of the sample; `reset` was counted anew; `new` is new.
+    # `b` took a hundredth of the time of the sample; `reset` was reset, and `new` is new.
     after = [
         later("a", 10, 20.0),
         later("b", 5, 6.0),

@@ -95,7 +95,7 @@ class ListeningPods:
 
 
 class StartedShop:
-    """The shop, and what each of its parts was told."""
+    """The shop, and the state of each of its parts."""
 
     def __init__(self, folder: Path, shop: Shop, pods: ListeningPods) -> None:
         self.shop = shop
