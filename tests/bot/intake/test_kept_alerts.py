@@ -5,9 +5,7 @@ from __future__ import annotations
 
 import copy
 import json
-import re
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +15,7 @@ from faultline.bot.store.store import Arrival, ReplyTo
 from tests.bot.intake import sns_sender
 from tests.fuzz import alert_sources
 from tests.fuzz.alert_sources import SNS_PATH, Bot, FuzzedSource, fuzzed_sources
-from tests.kept import assert_kept
+from tests.kept import assert_kept, without_now
 
 FOLDER = Path(__file__).parent / "kept_alerts"
 NAMES = (
@@ -30,7 +28,6 @@ OTHER_TYPES: tuple[Any, ...] = (None, "text", 7, [], {})
 MOST_VALUES = 12
 """Of one list or mapping: equal rows are read alike."""
 LONGEST = 160
-_TIME = re.compile(r"20\d\d-\d\d-\d\dT[\d:.]+(Z|[+]00:00)?")
 Fields = dict[str, str]
 
 
@@ -59,7 +56,7 @@ def taken(bot: Bot, source: FuzzedSource, sample: Any) -> Fields:
     values = {"status": str(status)}
     for number, arrival in enumerate(bot.taken):
         for name, value in fields_of(arrival):
-            values[f"{number}.{name}"] = _TIME.sub(without_now, value)[:LONGEST]
+            values[f"{number}.{name}"] = without_now(value)[:LONGEST]
     return values
 
 
@@ -74,12 +71,6 @@ def fields_of(arrival: Arrival) -> Iterator[tuple[str, str]]:
         yield "question", arrival.question
     if arrival.by_person:
         yield "by_person", "yes"
-
-
-def without_now(match: re.Match[str]) -> str:
-    """The samples are older than a day; what is stamped on arrival is not."""
-    moment = datetime.fromisoformat(match[0].removesuffix("Z")).replace(tzinfo=UTC)
-    return "NOW" if datetime.now(UTC) - moment < timedelta(days=1) else match[0]
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
