@@ -76,7 +76,7 @@ def test_an_agent_gets_what_is_kept(stored: Stored) -> None:
             whose = {} if tool_name == "recent" else {"investigation": investigation}
             result = await client.call_tool(tool_name, whose | arguments)
             text = said(result)
-            if not result.is_error:
+            if result.structured_content is not None:
                 text = json.dumps(result.structured_content, indent=1)
             texts.append(shown(f"{tool_name} {arguments}", text))
         return texts
