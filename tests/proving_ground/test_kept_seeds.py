@@ -22,7 +22,7 @@ FOLDER = Path(__file__).parent / "kept_seeds"
 TABLES = ("metrics", "logs", "spans", "changes", "topology", "states", "monitors")
 END = 1_772_452_800
 SHARE = 61
-"""One sample of so many is in the digest."""
+"""One sample in that many is in the digest."""
 FIGURES = 6
 """Significant digits: the last bits of a float differ between machines."""
 
