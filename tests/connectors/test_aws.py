@@ -218,8 +218,11 @@ def test_a_task_that_was_killed_is_a_log_line(collected: Collected) -> None:
     (said,) = [
         m for m in collected.tables["logs"]["message"] if m and m.startswith("ECS task stopped")
     ]
-    assert "exit code 137" in said
-    assert "OutOfMemoryError" in said
+    assert said == (
+        "ECS task stopped: Essential container in task exited; container app exit code 137: "
+        "OutOfMemoryError: Container killed due to memory usage; container init exit code 1; "
+        "container agent: CannotPullContainerError"
+    )
 
 
 def test_spans_are_an_even_sample_of_both_windows(collected: Collected) -> None:

@@ -129,7 +129,9 @@ def test_what_was_scaled_to_zero_is_a_fact(collection: Collected) -> None:
     states = conform(collection.tables["states"], "states", "states").filter(fact="scaled_to_zero")
     [row] = states.to_dicts()
     assert (row["kind"], row["namespace"], row["name"]) == ("StatefulSet", "shop", "postgres")
-    assert (row["service"], row["value"]) == ("postgres", "0")
+    assert (row["service"], row["field"], row["value"]) == ("postgres", "spec.replicas", "0")
+    [change] = rows_of(collection, "scale").filter(service="postgres").to_dicts()
+    assert row["since"] == change["time"]
 
 
 def test_a_written_config_map_is_a_change_and_a_lease_is_none(collection: Collected) -> None:

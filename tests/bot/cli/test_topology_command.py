@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from faultline.bot.cli import topology_command
 from faultline.bot.cli.main import app
 from faultline.bot.settings import load_settings
+from faultline.bot.store import memory
 from faultline.bot.store.databases import open_store
 from faultline.bot.store.memory import LearnedCall, LearnedCalls
 from tests.databases import make_tables
@@ -96,6 +98,16 @@ def test_for_programs_it_is_json(config: Path) -> None:
             "place": PROD,
         }
     ]
+
+
+@pytest.mark.parametrize(("limit", "is_cut"), [(4, True), (5, False)])
+def test_a_list_that_was_cut_says_how_to_see_the_rest(
+    limit: int, is_cut: bool, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learn(config)
+    for module in (memory, topology_command):
+        monkeypatch.setattr(module, "MAX_CALLS", limit)
+    assert ("Only the first 4 are shown; name a --service." in printed(config)) == is_cut
 
 
 def test_what_the_settings_alone_say_is_said_to_be_theirs(config: Path) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,9 +18,11 @@ from typing import Any
 
 import pytest
 
-from faultline.bot.intake.accepting import store_accept, take
+from faultline.bot.intake import spooling
+from faultline.bot.intake.accepting import NotAccepted, store_accept, take
 from faultline.bot.intake.moving import LONGEST_PAUSE_S, MAX_TOGETHER, IntakeHealth, SpoolMover
-from faultline.bot.intake.spool import REFUSED, SUFFIX, Spool
+from faultline.bot.intake.spool import REFUSED, SUFFIX, Spool, SpoolError
+from faultline.bot.intake.spool_records import TakenAlert
 from faultline.bot.intake.spooling import STORE_WITHIN_S, SpoolingAccept
 from faultline.bot.operating.telemetry.readiness import Readiness
 from faultline.bot.policy.values import Accepted, Arrival, Delivery
@@ -239,6 +242,46 @@ def test_a_full_database_costs_no_alert(sqlite_store: Store, tmp_path: Path) -> 
     with moving(intake):
         eventually_stored(intake, 3)
     limited.dispose()
+
+
+class HangingSpool(Spool):
+    """A spool on a disk that hangs until it is released."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self.batches: list[int] = []
+        self.hanging, self.released = threading.Event(), threading.Event()
+
+    def append(self, alerts: Sequence[TakenAlert]) -> list[SpoolError | None]:
+        self.batches.append(len(alerts))
+        self.hanging.set()
+        assert self.released.wait(60)
+        return super().append(alerts)
+
+
+def test_while_the_disk_hangs_a_bounded_number_of_alerts_waits_and_is_kept_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spooling, "MAX_TOGETHER", 3)
+    spool = HangingSpool(tmp_path / "spool")
+    appender = spooling._Appender(spool)
+
+    async def outage() -> list[str]:
+        first = asyncio.create_task(appender.append(alert("first")))
+        assert await asyncio.to_thread(spool.hanging.wait, 60)
+        more = [asyncio.create_task(appender.append(alert(str(n), number=n))) for n in range(5)]
+        refused = [task for task in more[3:] if await _is_refused(task)]
+        spool.released.set()
+        await asyncio.gather(first, *more[:3])
+        return [str(task.exception()) for task in refused]
+
+    assert asyncio.run(outage()) == ["3 alerts are already waiting for the spool"] * 2
+    assert spool.batches == [1, 3]
+
+
+async def _is_refused(task: asyncio.Task[None]) -> bool:
+    await asyncio.wait([task])
+    return isinstance(task.exception(), NotAccepted)
 
 
 @pytest.fixture

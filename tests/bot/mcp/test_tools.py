@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from faultline.bot.mcp import investigations
 from faultline.bot.mcp.callers import CallLimits
 from faultline.bot.mcp.open_cases import MOST_OPEN
 from faultline.bot.mcp.outgoing import MOST_CHARACTERS
@@ -219,6 +220,24 @@ def test_an_investigation_under_way_says_what_to_do_next(stored: Stored) -> None
     assert "since: is neither" in why(stored.call("investigate", question="slow", since="soon"))
     stored.store.finish(one, "failed", verdict=None, confidence=None, headline="no source answered")
     assert why(stored.call("answer", investigation=one)) == "no source answered"
+
+
+def test_whoever_waits_does_not_keep_the_store_busy(
+    stored: Stored, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(investigations, "LOOK_EVERY_S", 0.1)
+    begun = stored.call("investigate", question="checkout is slow", wait_s=0).structured_content
+    read, reads = stored.store.progress, []
+
+    def counted(investigation_id: str, after: int = 0) -> Any:
+        reads.append(investigation_id)
+        return read(investigation_id, after)
+
+    monkeypatch.setattr(stored.store, "progress", counted)
+    waited = stored.call("wait", investigation=begun["investigation"], wait_s=0.3)
+    assert waited.structured_content["status"] == "accepted"
+    # At most one at the beginning, one after each pause and one at the end, and one to answer.
+    assert 2 <= len(reads) <= 6
 
 
 def test_what_makes_no_sense_gets_one_line(stored: Stored) -> None:

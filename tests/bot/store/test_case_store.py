@@ -9,7 +9,9 @@ import pytest
 
 from faultline.analysis.errors import FaultlineError
 from faultline.bot.processes.server import local_cases
+from faultline.bot.settings import Settings
 from faultline.bot.store.case_store import CaseStore
+from faultline.bot.store.databases import open_cases
 from tests.s3 import open_client
 
 CASE = "20261121-030000-abcdef"
@@ -119,3 +121,20 @@ def test_sizes_of_a_store_that_is_away_are_an_error(monkeypatch: pytest.MonkeyPa
     away = CaseStore("s3://cases/faultline", endpoint_url="http://127.0.0.1:9")
     with pytest.raises(FaultlineError, match="case store s3://cases/faultline"):
         away.sizes()
+
+
+def test_the_settings_name_the_endpoint_of_cases_in_s3(s3: str, tmp_path: Path) -> None:
+    with open_client(s3) as client:
+        client.create_bucket(Bucket="named-by-settings")
+    settings = Settings.model_validate(
+        {
+            "store": {"cases": "s3://named-by-settings/faultline", "directory": tmp_path},
+            "traces": {"endpoint_url": s3},
+        }
+    )
+    cases = open_cases(settings)
+    cases.put(CASE, "alert.json", b"{}")
+    assert cases.ids() == [CASE]
+    elsewhere = Settings.model_validate({"store": {"directory": tmp_path}})
+    open_cases(elsewhere).put(CASE, "alert.json", b"{}")
+    assert (tmp_path / "cases" / CASE / "alert.json").read_bytes() == b"{}"

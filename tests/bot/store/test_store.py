@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
+import pytest
+from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
 from sqlalchemy.orm import Session
 
 from faultline.analysis.vocabulary import Alert
+from faultline.bot.policy.values import Accepted, Arrival
 from faultline.bot.store.admission_state import IncidentBusy
 from faultline.bot.store.store import Delivery, ReplyTo, Store
 from faultline.bot.store.tables import PostRow
@@ -83,6 +86,51 @@ def test_twenty_simultaneous_deliveries_of_one_alert_start_one_investigation(sto
     assert outcomes.count("started") == 1
     assert outcomes.count("joined") == 19
     assert store.count() == 1
+
+
+class StateError(Exception):
+    """What a driver raises, with the state that PostgreSQL names."""
+
+    def __init__(self, sqlstate: str | None) -> None:
+        super().__init__(sqlstate)
+        self.sqlstate = sqlstate
+
+
+@pytest.mark.parametrize(
+    ("error", "failures", "tries"),
+    [
+        (IntegrityError("INSERT", {}, StateError(None)), 1, 2),
+        (OperationalError("INSERT", {}, StateError("40P01")), 2, 3),
+        (IntegrityError("INSERT", {}, StateError("23505")), 3, 3),
+        (OperationalError("INSERT", {}, StateError("57P01")), 1, 1),
+        (OperationalError("INSERT", {}, StateError("55P03")), 1, 1),
+    ],
+    ids=["taken elsewhere", "deadlocks", "taken too often", "server stops", "held elsewhere"],
+)
+def test_only_alerts_that_another_process_took_just_then_are_tried_again(
+    error: DBAPIError,
+    failures: int,
+    tries: int,
+    store: Store,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    take, taken = store._accept_locked, []
+
+    def failing(arrivals: Sequence[Arrival], now: datetime) -> list[Accepted]:
+        taken.append(arrivals)
+        if len(taken) <= failures:
+            raise error
+        return take(arrivals, now)
+
+    monkeypatch.setattr(store, "_accept_locked", failing)
+    if tries > failures:
+        assert store.accept(ALERT, now=NOW).outcome == "started"
+    else:
+        with pytest.raises((DBAPIError, IncidentBusy)) as raised:
+            store.accept(ALERT, now=NOW)
+        is_busy = isinstance(raised.value, IncidentBusy)
+        assert is_busy == (getattr(error.orig, "sqlstate", "") == "55P03")
+    assert len(taken) == tries
 
 
 def test_what_was_not_dispatched_is_found_after_a_restart(

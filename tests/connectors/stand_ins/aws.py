@@ -378,7 +378,12 @@ class AwsStandIn:
             "taskArn": f"{ECS}:task/shop/1",
             "stoppedAt": (self.onset + timedelta(minutes=4)).timestamp(),
             "stoppedReason": "Essential container in task exited",
-            "containers": [killed],
+            "containers": [
+                killed,
+                {"name": "sidecar", "exitCode": 0},
+                {"name": "init", "exitCode": 1},
+                {"name": "agent", "reason": "CannotPullContainerError"},
+            ],
         }
         return {"tasks": [task], "failures": []}
 

@@ -6,6 +6,9 @@ import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
+
+from faultline.bot.conversation.slack import home
 from faultline.bot.store.suppressed_alerts import Mutes
 from faultline.loopback.slack_person import SlackPerson, actions_of
 from tests.bot.conversation.slack.conftest import Room, eventually
@@ -13,8 +16,8 @@ from tests.bot.conversation.slack.conftest import Room, eventually
 
 def shown(room: Room, person: SlackPerson) -> str:
     """What the person's tab says now."""
-    home = room.slack.surfaces.homes.get(person.id)
-    return json.dumps(home.view, ensure_ascii=False) if home else ""
+    opened = room.slack.surfaces.homes.get(person.id)
+    return json.dumps(opened.view, ensure_ascii=False) if opened else ""
 
 
 def test_the_home_tab_shows_investigations_health_judgements_and_mutes(room: Room) -> None:
@@ -64,6 +67,16 @@ def test_the_tab_is_not_published_for_each_of_many_openings(room: Room) -> None:
         "at once, and when the parts were checked"
     )
     assert "faultline_home_refresh" in actions_of(room.slack.surfaces.homes[ann.id])
+
+
+def test_whose_tab_was_published_longest_ago_is_forgotten_first(
+    room: Room, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(home, "MAX_PEOPLE", 2)
+    tab = room.face.home
+    for user in ("U1", "U2", "U1", "U3"):
+        tab._note(user)
+    assert list(tab._published) == ["U1", "U3"]
 
 
 def test_another_tab_publishes_nothing(room: Room) -> None:
