@@ -454,7 +454,7 @@ class Decision(Frozen):
     """Who decided, where a model gave a verdict. Code's part is what it said without the model."""
 
     outcome: Literal["agreed", "led", "dissented"]
-    """What became of the verdict."""
+    """Whether the verdict agreed, led the answer, or stayed a dissent."""
     verdict: ModelVerdict
     model: str
     policy: DecisionPolicy

@@ -51,7 +51,10 @@ class Load:
 async def _load(port: int, rate: int, seconds: float) -> Load:
     """Raw sockets, prepared requests: the generator must cost little, as it shares the machine with
     the bot."""
-    requests = [_request(f"L{_incident(n):06d}") for n in range(int(rate * seconds))]
+    requests = [
+        _request(f"L{(n - 1 if 0 < n % 10 <= SENT_TWICE * 10 else n):06d}")
+        for n in range(int(rate * seconds))
+    ]
     latencies: list[float] = []
     refused = 0
     late = 0.0
@@ -85,11 +88,6 @@ async def _load(port: int, rate: int, seconds: float) -> Load:
         tasks.append(asyncio.create_task(send_request(request)))
     await asyncio.gather(*tasks)
     return Load(latencies, late, refused)
-
-
-def _incident(number: int) -> int:
-    """Three of ten webhooks repeat the one before."""
-    return number - 1 if 0 < number % 10 <= SENT_TWICE * 10 else number
 
 
 def _request(incident: str) -> bytes:

@@ -51,7 +51,7 @@ def main() -> None:
     worded = [
         claim
         for claim in false
-        if said(_parts(claim), claim["case"], claim.get("question", "")).claims
+        if said(({"parts": claim["parts"]}), claim["case"], claim.get("question", "")).claims
     ]
     lies = [claim for claim in worded if claim.get("becomes") != "true"]
     print(
@@ -69,10 +69,6 @@ def main() -> None:
     print(f"payload: {size:,} characters, {size / PAYLOAD_BEFORE:.2f} of before")
     lines = sum(_code_lines(ROOT / "bot" / "answer" / name) for name in CHECK)
     print(f"checks and words of claims: {lines} lines, {lines / CHECK_BEFORE:.2f} of before")
-
-
-def _parts(claim: dict[str, object]) -> dict[str, object]:
-    return {"parts": claim["parts"]}
 
 
 def _code_lines(path: Path) -> int:

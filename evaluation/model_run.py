@@ -53,7 +53,7 @@ class ModelRun:
     verdict: str | None = None
     """What kind of verdict the model gave."""
     outcome: str | None = None
-    """What became of it: it agreed, led or dissented."""
+    """Whether it agreed, led the answer, or stayed a dissent."""
     stated_confidence: float = 0.0
     """The model's own in its verdict."""
     carried: bool = False
@@ -289,11 +289,13 @@ def figures(runs: Sequence[ModelRun]) -> dict[str, Any]:
     # Unknown costs are left out: counted as nothing, they would make the sum too small.
     costs = [run.cost_usd for run in runs if run.cost_usd is not None]
     tokens = [run.tokens for run in runs if run.tokens is not None]
+    counts = ("claims", "inferences", "by_model", "tool_calls")
     return {
         **_accuracy(runs),
-        **_claim_counts(runs),
-        "by_model": sum(run.by_model for run in runs),
-        "tool_calls": sum(run.tool_calls for run in runs),
+        **{name: sum(getattr(run, name) for run in runs) for name in counts},
+        "refused": sum(len(run.refused) for run in runs),
+        "refused_although_true": sum(run.refused_true for run in runs),
+        "accepted_although_false": sum(run.accepted_false for run in runs),
         "tokens": sum(tokens) if tokens else None,
         "cost_usd": round(sum(costs), 6) if costs else None,
         "seconds_median": round(statistics.median([run.seconds for run in runs]), 2)
@@ -326,17 +328,6 @@ def _accuracy(runs: Sequence[ModelRun]) -> dict[str, int]:
 
 def _turned(run: ModelRun, *, to: bool) -> bool:
     return run.headline_right_before is not to and run.headline_right_after is to
-
-
-def _claim_counts(runs: Sequence[ModelRun]) -> dict[str, int]:
-    """Counts of the claims, by outcome, that the model made, in all cases."""
-    return {
-        "claims": sum(run.claims for run in runs),
-        "inferences": sum(run.inferences for run in runs),
-        "refused": sum(len(run.refused) for run in runs),
-        "refused_although_true": sum(run.refused_true for run in runs),
-        "accepted_although_false": sum(run.accepted_false for run in runs),
-    }
 
 
 def _right_after(runs: Sequence[ModelRun]) -> int:

@@ -90,7 +90,7 @@ def broken_view(view: Mapping[str, Any], knows_file: KnowsFile) -> list[str]:
     return problems + [
         f"unsupported block type [json-pointer:/blocks] {b['type']}"
         for b in blocks
-        if _in_messages_only(b)
+        if (isinstance(b, Mapping) and b.get("type") == "markdown")
     ]
 
 
@@ -103,10 +103,6 @@ def too_long(blocks: Sequence[Any]) -> bool:
 def view_too_large(view: Mapping[str, Any]) -> bool:
     """Whether Slack answers `view_too_large`."""
     return len(json.dumps(view).encode()) > MAX_VIEW_BYTES
-
-
-def _in_messages_only(block: Any) -> bool:
-    return isinstance(block, Mapping) and block.get("type") == "markdown"
 
 
 def _length(text: object, limit: int, at: str) -> Problems:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from faultline.analysis.traces.costs.call import accelerator_named
 from faultline.trace_report.analysis_run import RankResult
 from faultline.trace_report.job_report import JobReport
@@ -104,7 +102,11 @@ def _blocks(result: RankResult) -> tuple[ReportBlock, ...]:
     for name in HEADINGS:
         if name in ON_DEVICE and not result.summary.has_accelerator:
             continue
-        rows = [row for row in result.rows.get(name, ()) if _is_shown(row)]
+        rows = [
+            row
+            for row in result.rows.get(name, ())
+            if (row.get("what", "name") == "name" and row.get("kind") != "point")
+        ]
         shown = rows_table(rows, leave_out=frozenset({"rank", "what", "window"}))
         blocks.append(
             ReportBlock(HEADINGS[name], LEADS[name].capitalize() + ".", table=shown, folded=True)
@@ -129,11 +131,6 @@ def _roofline_blocks(result: RankResult) -> tuple[ReportBlock, ...]:
         table=worst_table(rows),
     )
     return drawn, gains
-
-
-def _is_shown(row: dict[str, Any]) -> bool:
-    """Not the lines that charts draw, and those that repeat the heading."""
-    return row.get("what", "name") == "name" and row.get("kind") != "point"
 
 
 def _path_block(path: PathStrip) -> ReportBlock:

@@ -128,16 +128,16 @@ def _in_short(finding: Finding, voice: Voice) -> Phrase | None:
     words = _words(state)
     who = voice.who
     # A node's name alone does not tell a reader that it is a node.
-    if state.fact in _OF_NODES and not voice.as_pronoun and not _says_its_kind(state, finding):
+    if (
+        state.fact in _OF_NODES
+        and not voice.as_pronoun
+        and not (re.match(rf"{state.kind}[-_.\d]", finding.subject, re.IGNORECASE) is not None)
+    ):
         who = Part(f"{state.kind.lower()} {finding.subject}", "name")
     if not words:
         words = "{who} " + _escaped(STATE_FAULTS[state.fact].fault.description)
     phrase = say(words, who=who, whose=voice.whose)
     return Phrase(tuple(_cited(part, finding) for part in phrase.parts))
-
-
-def _says_its_kind(state: ObjectState, finding: Finding) -> bool:
-    return re.match(rf"{state.kind}[-_.\d]", finding.subject, re.IGNORECASE) is not None
 
 
 def _cited(part: Part, finding: Finding) -> Part:

@@ -92,25 +92,24 @@ def rank_causes(
         standing(effects, topology, alerting, presumed_calls, blamed),
         metrics_missing=any(gap.kind == "metrics" for gap in lost),
     )
+
+    def of_kind(kind: str, suspect: Suspect) -> list[Finding]:
+        return [f for f in findings if f.kind == kind and f.subject == suspect.subject]
+
     causes: list[Cause] = []
     for rank, suspect in enumerate(effects[:MAX_CAUSES], start=1):
         change = changes[suspect.subject]
         against = _against(suspect, effects)
         reason = None
         if change is None:
-            against += _ruled_out(suspect, findings)
+            against += of_kind(RULED_OUT, suspect)
             if rank == 1:
                 reason = _reason_without_change(suspect, findings, topology)
-        beside = [*_effects(suspect, suspects), *_part(suspect, findings)]
+        beside = [*_effects(suspect, suspects), *of_kind(PART_CONTRAST.name, suspect)]
         # No later cause may seem surer than the first, whose confidence has its own limits.
         sure = first if rank == 1 else round(min(first, suspect.probability), 3)
         causes.append(_cause(rank, suspect, change, reason, sure, against, beside))
     return causes
-
-
-def _ruled_out(suspect: Suspect, findings: Sequence[Finding]) -> list[Finding]:
-    """The changes of the suspect that are not to blame."""
-    return [f for f in findings if f.kind == RULED_OUT and f.subject == suspect.subject]
 
 
 def _reason_without_change(
@@ -141,11 +140,6 @@ def _effects(suspect: Suspect, suspects: Sequence[Suspect]) -> list[Finding]:
     """A symptom of each service whose fault this suspect explains."""
     symptoms = [_symptom(other) for other in suspects if other.explained_by == suspect.subject]
     return [finding for finding in symptoms if finding is not None][:MAX_EFFECTS]
-
-
-def _part(suspect: Suspect, findings: Sequence[Finding]) -> list[Finding]:
-    """Which part of the suspect is in trouble, where not all of it is."""
-    return [f for f in findings if f.kind == PART_CONTRAST.name and f.subject == suspect.subject]
 
 
 def _against(suspect: Suspect, suspects: Sequence[Suspect]) -> list[Finding]:
@@ -346,7 +340,9 @@ def _drafted(rank: int, suspect: Suspect, fault: FaultKind, main_finding: Findin
     """The cause by its fault and its leading finding alone."""
     sentence = _closed(main_finding.sentence)
     explained = fault.training or main_finding.kind == SIGNATURE
-    named = main_finding.sentence.startswith(suspect.subject) or _names_ranks(main_finding)
+    named = main_finding.sentence.startswith(suspect.subject) or (
+        is_training(main_finding) and _RANKS.match(main_finding.sentence) is not None
+    )
     if not (explained and named):
         # What is wrong with the suspect, and whether what it calls explains it.
         if main_finding.signal == SCRAPES:
@@ -370,11 +366,6 @@ def _drafted(rank: int, suspect: Suspect, fault: FaultKind, main_finding: Findin
     )
 
 
-def _names_ranks(finding: Finding) -> bool:
-    """Whether its sentence begins with ranks, which it accuses although the job is its subject."""
-    return is_training(finding) and _RANKS.match(finding.sentence) is not None
-
-
 def _closed(sentence: str) -> str:
     return sentence.rstrip(".") + "."
 
@@ -385,46 +376,45 @@ def cause_named(
     """The cause that somebody names who is not the ranking, as the first one, with no confidence
     yet. `cited` shows it, the clearest first, and holds at least one finding; `ranked` is what the
     ranking has of the same subject."""
+    draft = _draft_named(subject, cited)
+    if ranked is not None and ranked.change is None:
+        draft.kind, draft.summary = ranked.kind, ranked.summary
+        draft.advice = ranked.next_step or ""
     details = ChangeDetails.of(change) if change is not None else None
+    if change is not None and details is not None:
+        draft.add_change(change, details)
+    ids = [finding.id for finding in cited]
+    if ranked is not None and ranked.change == draft.change:
+        # What the ranking holds against another change of the subject goes with that change.
+        ids += ranked.findings
+    against = ranked.contradicting if ranked is not None else ()
+    return Cause(
+        rank=1,
+        subject=subject,
+        signal=draft.main_finding.signal,
+        kind=draft.kind,
+        change=draft.change,
+        confidence=0.0,
+        onset=ranked.onset if ranked is not None else draft.main_finding.onset,
+        summary=draft.summary,
+        next_step=draft.next_step,
+        findings=tuple(dict.fromkeys(ids)),
+        contradicting=tuple(finding for finding in against if finding not in ids),
+    )
+
+
+def _draft_named(subject: str, cited: Sequence[Finding]) -> _Draft:
     of_subject = [finding for finding in cited if finding.subject == subject] or list(cited)
-    fault = next(filter(None, map(fault_of, of_subject)), None)
+    # A finding says more than a row of a tool, which tells no fault.
     main_finding = next((f for f in of_subject if fault_of(f) is not None), of_subject[0])
-    draft = _Draft(
+    fault, sentence = fault_of(main_finding), _closed(main_finding.sentence)
+    named = main_finding.sentence.startswith(subject)
+    return _Draft(
         fault or ERRORS,
         main_finding,
         kind=fault.as_cause.name if fault is not None else NAMED,
-        summary=_named_summary(subject, main_finding),
+        summary=sentence if named else f"{plain(subject)}: {sentence}",
         step=fault.step(main_finding.details.direction) if fault is not None else LOOK_STEP,
         advice=main_finding.details.fix or "",
         subject=subject,
     )
-    if ranked is not None and ranked.change is None:
-        draft.kind, draft.summary, draft.advice = (
-            ranked.kind,
-            ranked.summary,
-            ranked.next_step or "",
-        )
-    if change is not None and details is not None:
-        draft.add_change(change, details)
-    ids = dict.fromkeys(finding.id for finding in cited)
-    if ranked is not None:
-        # What the ranking holds against another change of the subject goes with that change.
-        ids |= dict.fromkeys(ranked.findings if ranked.change == draft.change else ())
-    return Cause(
-        rank=1,
-        subject=subject,
-        signal=main_finding.signal,
-        kind=draft.kind,
-        change=draft.change,
-        confidence=0.0,
-        onset=ranked.onset if ranked is not None else main_finding.onset,
-        summary=draft.summary,
-        next_step=draft.next_step,
-        findings=tuple(ids),
-        contradicting=tuple(f for f in (ranked.contradicting if ranked else ()) if f not in ids),
-    )
-
-
-def _named_summary(subject: str, finding: Finding) -> str:
-    sentence = _closed(finding.sentence)
-    return sentence if finding.sentence.startswith(subject) else f"{plain(subject)}: {sentence}"

@@ -265,8 +265,6 @@ def _telling_words(text: str) -> str:
     if not any(len(word) > 2 or word in _ACRONYMS for word in telling):
         return ""
     dropped = _UNIT_WORDS | _PROTOCOL | _STATISTICS.keys()
-    return " ".join(_spelled(word) for word in words if word not in dropped)
-
-
-def _spelled(word: str) -> str:
-    return word.upper() if word in _ACRONYMS else word
+    return " ".join(
+        (word.upper() if word in _ACRONYMS else word) for word in words if word not in dropped
+    )

@@ -42,7 +42,7 @@ def nearest_tests(modules: ProjectModules, path: str) -> list[str]:
         beyond |= modules.importers[importer]
     ranks: list[Rank] = []
     for test in modules.files:
-        if not _is_test(test):
+        if not (test.startswith("tests/") and PurePosixPath(test).name.startswith("test_")):
             continue
         is_in_room = test.startswith(f"{home}/")
         if test in direct:
@@ -55,10 +55,6 @@ def nearest_tests(modules: ProjectModules, path: str) -> list[str]:
             continue
         ranks.append((hops, *_distance(test, path, home), test))
     return [rank[-1] for rank in sorted(ranks)]
-
-
-def _is_test(path: str) -> bool:
-    return path.startswith("tests/") and PurePosixPath(path).name.startswith("test_")
 
 
 def _distance(test: str, path: str, home: str) -> tuple[bool, int, bool]:

@@ -82,7 +82,9 @@ class Sampler:
         lines: dict[str, dict[str, int]] = defaultdict(dict)
         for path in product_files(self._modules):
             room = room_of(self._modules.root, path)
-            if not rooms or any(_is_within(room, folder) for folder in rooms):
+            if not rooms or any(
+                (room == folder or room.startswith(f"{folder}/")) for folder in rooms
+            ):
                 lines[room][path] = code_lines((self._modules.root / path).read_bytes())
         quota = quotas({room: sum(files.values()) for room, files in lines.items()}, count)
         drawn: list[Mutation] = []
@@ -137,7 +139,3 @@ class Sampler:
             source = (self._modules.root / path).read_bytes()
             self._texts[path] = SourceText(path, source)
         return self._texts[path]
-
-
-def _is_within(room: str, folder: str) -> bool:
-    return room == folder or room.startswith(f"{folder}/")

@@ -39,7 +39,9 @@ def black_holes(world: World, happened: Happened) -> list[Breakage]:
     hosts = list(world.fleet.members)
     for host in hosts:
         for name, ports in _services(world).items():
-            if not world.network.why_not and (name == "database" or _calls_vendors(world, host)):
+            if not world.network.why_not and (
+                name == "database" or ("--no-worker" not in world.fleet.members[host].arguments)
+            ):
                 kind = f"{BLACK_HOLE}: packets dropped between {host} and {name}"
                 breakages.append(Breakage(kind, _dropped(world, host, ports(host)), LINKS_S))
         if host in world.links:
@@ -68,10 +70,6 @@ def _services(world: World) -> dict[str, Callable[[str], Collection[int]]]:
     if world.links:
         services["database"] = lambda host: [world.links[host].port]
     return services
-
-
-def _calls_vendors(world: World, host: str) -> bool:
-    return "--no-worker" not in world.fleet.members[host].arguments
 
 
 def _dropped(

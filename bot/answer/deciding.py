@@ -128,7 +128,14 @@ def _led(
             }
         )
     findings, change = _with_the_blamed(verdict, ground)
-    cause = _cause(diagnosis, checked, ground, change).model_copy(update={"confidence": sure})
+    cited = cited_by(verdict.grounds, ground)
+    if change is not None:
+        cited = [*(finding for finding in cited if finding.id != change.id), change]
+    # What is about the subject itself leads; code's finding says more than a row.
+    cited.sort(key=lambda f: (f.subject != verdict.subject, ObservationDetails.of(f) is not None))
+    ranked = next((c for c in diagnosis.causes if c.subject == verdict.subject), None)
+    cause = cause_named(verdict.subject, cited, change, ranked)
+    cause = cause.model_copy(update={"confidence": sure})
     alternatives: list[Cause] = []
     for other in sorted(diagnosis.causes, key=lambda other: other.rank):
         # Code's own of another change stays: it is the alternative.
@@ -155,19 +162,6 @@ def _led(
     )
 
 
-def _cause(
-    diagnosis: Diagnosis, checked: CheckedVerdict, ground: Ground, change: Finding | None
-) -> Cause:
-    verdict = checked.verdict
-    cited = cited_by(verdict.grounds, ground)
-    if change is not None:
-        cited = [*(finding for finding in cited if finding.id != change.id), change]
-    # What is about the subject itself leads; code's finding says more than a row.
-    cited.sort(key=lambda f: (f.subject != verdict.subject, ObservationDetails.of(f) is not None))
-    ranked = [cause for cause in diagnosis.causes if cause.subject == verdict.subject]
-    return cause_named(verdict.subject or "", cited, change, ranked[0] if ranked else None)
-
-
 def _with_the_blamed(
     verdict: ModelVerdict, ground: Ground
 ) -> tuple[tuple[Finding, ...], Finding | None]:
@@ -175,22 +169,16 @@ def _with_the_blamed(
     was ruled out, or only looked at."""
     findings = ground.diagnosis.findings
     change = blamed_finding(verdict.change, ground) if verdict.change else None
-    if change is None:
-        return findings, None
-    blamed = _blamed(change)
-    return tuple(blamed if f.id == change.id else f for f in findings), blamed
-
-
-def _blamed(finding: Finding) -> Finding:
-    if finding.kind == NEAR:
-        return finding
-    details, row = ChangeDetails.of(finding), ObservationDetails.of(finding)
+    if change is None or change.kind == NEAR:
+        return findings, change
+    details, row = ChangeDetails.of(change), ObservationDetails.of(change)
     if details is None and row is not None:
-        details = ChangeDetails(change=row.change, change_kind=finding.signal, title=row.quote)
-    return finding.model_copy(
+        details = ChangeDetails(change=row.change, change_kind=change.signal, title=row.quote)
+    blamed = change.model_copy(
         update={
             "kind": NEAR,
-            "onset": went_live(finding),
+            "onset": went_live(change),
             "details": (details or ChangeDetails()).model_copy(update={"reason": None}),
         }
     )
+    return tuple(blamed if f.id == change.id else f for f in findings), blamed

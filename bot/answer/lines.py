@@ -145,7 +145,11 @@ def answer_lines(view: AnswerView, *, page_url: str) -> AnswerLines:
         decision=sentence(view.decision_line, LINE),
         happening=sentence(happening, QUERY_LINE),
         why_label="Why" if view.established else "What I see",
-        why=cite.claims(view.section(Section.WHY)[: _why_lines(view)]),
+        why=cite.claims(
+            view.section(Section.WHY)[
+                : (WHY_LINES if view.written_by == BUILT_IN_WRITER else WHY_LINES + ADDED_LINES)
+            ]
+        ),
         steps=steps or (_no_step(view),),
         routing=tuple(sentence(step.text, QUERY_LINE) for step in view.routing),
         unsure=tuple(lines),
@@ -170,10 +174,6 @@ def _state_and_headline(view: AnswerView) -> tuple[str, str]:
         for hedge, plainly in HEDGES:
             headline = headline.replace(hedge, plainly, 1)
     return view.state_label, headline
-
-
-def _why_lines(view: AnswerView) -> int:
-    return WHY_LINES if view.written_by == BUILT_IN_WRITER else WHY_LINES + ADDED_LINES
 
 
 def _no_step(view: AnswerView) -> str:

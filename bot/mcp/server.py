@@ -242,13 +242,11 @@ class McpServer:
             with self.limits.call(caller):
                 yield
         except FaultlineError as error:
-            raise _refused(str(error)) from None
+            raise MCPError(
+                types.INVALID_PARAMS, neutral(masked(str(error)), LONGEST_ERROR)
+            ) from None
         except SQLAlchemyError:
             raise MCPError(types.INTERNAL_ERROR, NO_STORE) from None
-
-
-def _refused(why: str) -> MCPError:
-    return MCPError(types.INVALID_PARAMS, neutral(masked(why), LONGEST_ERROR))
 
 
 def _succeeded(result: Result) -> types.CallToolResult:

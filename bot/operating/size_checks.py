@@ -156,7 +156,7 @@ def _full(
     for place, more in growth.values():
         if more <= 0:
             continue
-        days = _free(place) / more
+        days = shutil.disk_usage(place).free / more
         retention = inspection.settings.retention
         longest = max(
             retention.investigations_days, retention.cases_days, retention.deliveries_days
@@ -169,10 +169,6 @@ def _full(
         soon = days < SOON_DAYS
         todo = "shorten retention.cases_days first, or enlarge the disk" if soon else ""
         yield CheckResult("wrong" if soon else "ok", "disk", phrase, todo)
-
-
-def _free(place: Path) -> int:
-    return shutil.disk_usage(place).free
 
 
 def _local_cases(settings: Settings) -> Path | None:

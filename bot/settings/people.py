@@ -64,7 +64,9 @@ class LoginSettings(Section):
         if "openid" not in self.scopes:
             raise ValueError("login.scopes must hold openid")
         # Over plain http, somebody on the way could forge the provider's answers.
-        if not self.issuer.startswith("https://") and not _on_loopback(self.issuer):
+        if not self.issuer.startswith("https://") and not self.issuer.startswith(
+            ("http://127.0.0.1:", "http://localhost:", "http://[::1]:")
+        ):
             raise ValueError("login.issuer must begin with https://")
         named = (*self.viewers, *self.responders, *self.admins)
         if self.default_role == "none" and not named:
@@ -75,10 +77,6 @@ class LoginSettings(Section):
         if self.default_role != "none" and self.issuer in OPEN_TO_ALL and not self.allowed_domains:
             raise ValueError("everybody has an account there, so set login.allowed_domains")
         return self
-
-
-def _on_loopback(issuer: str) -> bool:
-    return issuer.startswith(("http://127.0.0.1:", "http://localhost:", "http://[::1]:"))
 
 
 RoleOrNone = Literal["none", "viewer", "responder", "admin"]

@@ -36,7 +36,6 @@ from faultline.analysis.traces.per_rank.collective_bandwidth import (
     link_within,
     rank_rows,
 )
-from faultline.analysis.traces.per_rank.collective_calls import CollectiveCalls
 from faultline.analysis.traces.per_rank.collective_names import POINT_TO_POINT
 from faultline.analysis.traces.per_rank.long_idle import LONG_NS
 
@@ -244,11 +243,11 @@ def all_reduce_overlap(summary: RankSummary) -> AllReduceOverlap | None:
 def uses_fsdp(ranks: Sequence[RankSummary]) -> bool:
     """Whether parameters are gathered for use: every rank has all_gather calls in the forward or
     backward pass."""
-    return bool(ranks) and all(bool((_gathers(s.collectives)).any()) for s in ranks)
-
-
-def _gathers(calls: CollectiveCalls) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    return np.asarray(calls.named("all_gather") & np.isin(calls.launched_in, (_FORWARD, _BACKWARD)))
+    for calls in (rank.collectives for rank in ranks):
+        gathers = calls.named("all_gather") & np.isin(calls.launched_in, (_FORWARD, _BACKWARD))
+        if not gathers.any():
+            return False
+    return bool(ranks)
 
 
 # Times in which every rank was idle at once, with no collective pending: their cause is shared.

@@ -9,7 +9,7 @@ from pathlib import PurePath
 
 from faultline.analysis.traces.doctor.diagnosis import JobDiagnosis, Severity
 from faultline.analysis.traces.flight_recorder.code_lines import code_lines
-from faultline.analysis.traces.flight_recorder.collective import Collective, Dump, UnreadDump
+from faultline.analysis.traces.flight_recorder.collective import Dump, UnreadDump
 from faultline.analysis.traces.flight_recorder.dead_ranks import dead_diagnosis, dead_ranks
 from faultline.analysis.traces.flight_recorder.hang_wording import hang_diagnosis
 from faultline.analysis.traces.flight_recorder.job_state import JobState
@@ -74,7 +74,11 @@ def standing(dumps: Iterable[Dump], taken_ns: Mapping[str, int]) -> PendingAge |
 
 def _of_rank(dump: Dump, taken_ns: int) -> PendingAge:
     oldest = dump.pending[0]
-    created = [entry.created_ns for entry in dump.entries if _earlier(entry, oldest)]
+    created = [
+        entry.created_ns
+        for entry in dump.entries
+        if (entry.group == oldest.group and entry.record < oldest.record and entry.created_ns > 0)
+    ]
     longest_pause_s = None
     if len(created) >= MIN_COLLECTIVES:
         created.append(oldest.created_ns)
@@ -83,10 +87,6 @@ def _of_rank(dump: Dump, taken_ns: int) -> PendingAge:
     seconds = (taken_ns - oldest.created_ns) / 1e9
     # The clocks of the rank and of whoever asked may differ by a little.
     return PendingAge(max(0.0, seconds), longest_pause_s)
-
-
-def _earlier(entry: Collective, oldest: Collective) -> bool:
-    return entry.group == oldest.group and entry.record < oldest.record and entry.created_ns > 0
 
 
 MAX_UNREAD = 50

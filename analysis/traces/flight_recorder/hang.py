@@ -219,14 +219,14 @@ def hang_analysis(state: JobState) -> HangAnalysis:
         circle=circle_of_waiting(state, operations),
         stuck=tuple(_stuck(state, operations)),
         absent=tuple(absent),
-        joined=tuple(operation for operation in operations if _all_joined(operation)),
+        joined=tuple(
+            operation
+            for operation in operations
+            if (not (operation.missing or operation.done or operation.absent or operation.unclear))
+        ),
         operations=tuple(operations),
         waiting=frozenset(rank for rank, dump in state.dumps.items() if dump.pending),
     )
-
-
-def _all_joined(operation: WaitedOperation) -> bool:
-    return not (operation.missing or operation.done or operation.absent or operation.unclear)
 
 
 def _lags(state: JobState, rank: int) -> bool:

@@ -64,7 +64,7 @@ AFTER_THE_ONSET = timedelta(minutes=2)
 CLEAR = 0.5
 """From this strength on a callee's trouble may be what its callers show."""
 DISPUTED = 0.6
-"""From this strength on a symptom of the alerting service speaks against "nothing is wrong"."""
+"""From this strength on a symptom of the alerting service is evidence against "nothing is wrong"."""
 
 
 class GroundKind(StrEnum):
@@ -142,13 +142,26 @@ def checked_verdict(verdict: ModelVerdict, ground: Ground) -> CheckedVerdict:
     return CheckedVerdict(verdict, tuple(claims), tuple(refused), objection)
 
 
+_WHERE_CALM = {
+    VerdictKind.NOTHING_WRONG: VerdictKind.AGREE,
+    VerdictKind.OTHER_CAUSE: VerdictKind.SOMETHING_WRONG,
+    VerdictKind.OTHER_CHANGE: VerdictKind.SOMETHING_WRONG,
+}
+"""What a kind comes to where code found nothing: any cause says that something is wrong."""
+_ELSEWHERE = {
+    VerdictKind.OTHER_CHANGE: VerdictKind.OTHER_CAUSE,
+    VerdictKind.SOMETHING_WRONG: VerdictKind.OTHER_CAUSE,
+}
+"""And where code names a cause; which one it is tells the subject."""
+
+
 def _placed(verdict: ModelVerdict, ground: Ground) -> ModelVerdict:
     """The verdict with names as the case spells them, and of the kind that it turns out to be: who
     names code's own cause agrees. Raises Refused."""
     subject = ground.subject(verdict.subject) if verdict.subject else None
     change = _change_named(verdict.change, ground) if verdict.change else None
     cause, is_calm = ground.cause, ground.diagnosis.verdict is Verdict.NO_ACTIVE_INCIDENT
-    kind = _kind_in(verdict.kind, is_calm=is_calm)
+    kind = (_WHERE_CALM if is_calm else _ELSEWHERE).get(verdict.kind, verdict.kind)
     if kind is VerdictKind.AGREE and is_calm:
         subject, change = None, None
     elif kind is VerdictKind.AGREE:
@@ -161,21 +174,6 @@ def _placed(verdict: ModelVerdict, ground: Ground) -> ModelVerdict:
         if cause is not None and subject == cause.subject:
             kind = VerdictKind.AGREE if change == cause.change else VerdictKind.OTHER_CHANGE
     return verdict.model_copy(update={"kind": kind, "subject": subject, "change": change})
-
-
-_OTHERWISE = frozenset(
-    {VerdictKind.OTHER_CAUSE, VerdictKind.OTHER_CHANGE, VerdictKind.SOMETHING_WRONG}
-)
-
-
-def _kind_in(kind: VerdictKind, *, is_calm: bool) -> VerdictKind:
-    """What a kind comes to beside code's verdict: where code found nothing, any cause says that
-    something is wrong."""
-    if kind is VerdictKind.NOTHING_WRONG and is_calm:
-        return VerdictKind.AGREE
-    if kind in _OTHERWISE:
-        return VerdictKind.SOMETHING_WRONG if is_calm else VerdictKind.OTHER_CAUSE
-    return kind
 
 
 def _change_named(change: str, ground: Ground) -> str:
@@ -217,6 +215,10 @@ def kind_of(assertion: Assertion, subject: str | None, ground: Ground) -> Ground
     finding = ground.findings.get(assertion.findings[0]) if assertion.findings else None
     if finding is None:
         return GroundKind.LINE
+    row, fault = ObservationDetails.of(finding), fault_of(finding)
+    is_row = row is not None and row.about in _ROWS
+    written = LogLineDetails.of(finding) or SignatureDetails.of(finding)
+    by_callers = fault is not None and fault.name == CALLERS_FAIL.name
     # The first that holds decides.
     rules = (
         (bool(change_in(finding)), GroundKind.CHANGE),
@@ -225,8 +227,8 @@ def kind_of(assertion: Assertion, subject: str | None, ground: Ground) -> Ground
         (PartDetails.of(finding) is not None or _is_comparison(finding), GroundKind.PART),
         (finding.subject != subject and is_about(finding, subject), GroundKind.NAMED),
         (_is_of_state(finding), GroundKind.STATE),
-        (_is_line(finding), GroundKind.LINE),
-        (_accuses_by_callers(finding), GroundKind.NAMED),
+        (is_row or (row is None and written is not None), GroundKind.LINE),
+        (by_callers, GroundKind.NAMED),
         (finding.kind == CALL_GAP.name, GroundKind.SIDES),
         (direction(finding) == STEADY, GroundKind.ELSEWHERE),
     )
@@ -255,25 +257,13 @@ def _is_by_version(finding: Finding) -> bool:
 
 
 def _is_of_state(finding: Finding) -> bool:
-    """Whether it is the subject's own state, or an error of its own that it logs."""
+    """Whether it is the subject's own state, or an error that it logs about itself."""
     if StateFactDetails.of(finding) is not None:
         return True
     signature, line = SignatureDetails.of(finding), LogLineDetails.of(finding)
     if signature is not None:
         return signature.inherent or (signature.is_error and not _names_another(finding))
     return line is not None and line.is_error and not _names_another(finding)
-
-
-def _is_line(finding: Finding) -> bool:
-    row = ObservationDetails.of(finding)
-    if row is not None:
-        return row.about in _ROWS
-    return LogLineDetails.of(finding) is not None or SignatureDetails.of(finding) is not None
-
-
-def _accuses_by_callers(finding: Finding) -> bool:
-    fault = fault_of(finding)
-    return fault is not None and fault.name == CALLERS_FAIL.name
 
 
 def _names_another(finding: Finding) -> bool:
@@ -322,31 +312,40 @@ def _not_carried(verdict: ModelVerdict, ground: Ground) -> str:
     about = [f for f in cited_by(verdict.grounds, ground) if is_about(f, subject)]
     if not about:
         return f"none of its grounds is about {subject}"
-    if verdict.change and verdict.change not in map(change_in, about):
-        return "the change that it blames is not among its grounds"
-    if late := _late_change(verdict, ground):
-        return late
+    if verdict.change and (why_not := _change_objection(verdict.change, about, ground)):
+        return why_not
     timely = [finding for finding in about if not _is_history(finding, ground)]
     if not timely:
         return f"what it cites of {subject} was so long before"
-    kinds = {kind_of(assertion, subject, ground) for assertion in verdict.grounds}
-    of_subject = {
-        kind_of(assertion, subject, ground)
-        for assertion in verdict.grounds
-        if any(finding in timely for finding in cited_by([assertion], ground))
-    }
+    return _kinds_objection(verdict, timely, ground)
+
+
+def _kinds_objection(verdict: ModelVerdict, timely: Sequence[Finding], ground: Ground) -> str:
+    """Why grounds that hold are too few, or are what a callee's trouble would bring."""
+    subject = verdict.subject or ""
+    kinds, of_subject = set(), set()
+    for assertion in verdict.grounds:
+        kinds.add(kind := kind_of(assertion, subject, ground))
+        if any(finding in timely for finding in cited_by([assertion], ground)):
+            of_subject.add(kind)
     if len(kinds) < 2 and not of_subject & DECISIVE:
         return "its grounds are all of one kind"
-    return _explained_below(subject, timely, ground)
+    return "" if any(map(_tells_a_cause, timely)) else _explained_below(subject, timely, ground)
 
 
-def _late_change(verdict: ModelVerdict, ground: Ground) -> str:
-    if not verdict.change:
-        return ""
-    change = blamed_finding(verdict.change, ground)
-    if change is None:
+def _tells_a_cause(finding: Finding) -> bool:
+    """Whether it says more than that its subject is slow or fails."""
+    return bool(change_in(finding)) or (fault_of(finding) is not None and not is_symptom(finding))
+
+
+def _change_objection(change: str, about: Sequence[Finding], ground: Ground) -> str:
+    """Why a change that is blamed is none that could be."""
+    if change not in map(change_in, about):
+        return "the change that it blames is not among its grounds"
+    finding = blamed_finding(change, ground)
+    if finding is None:
         return "nothing says when the change that it blames went live"
-    onset, live = began(ground.diagnosis), went_live(change)
+    onset, live = began(ground.diagnosis), went_live(finding)
     if onset is not None and live is not None and live > onset + AFTER_THE_ONSET:
         return "the change that it blames went live after the trouble began"
     return ""
@@ -389,33 +388,20 @@ def _is_history(finding: Finding, ground: Ground) -> bool:
 
 
 def _explained_below(subject: str, about: Sequence[Finding], ground: Ground) -> str:
-    """A callee that is in trouble too, where all that is known of the subject is that it suffers:
-    callers are slow and fail with those whom they call."""
-    if any(change_in(finding) or _tells_a_cause(finding) for finding in about):
-        return ""
+    """A callee that is in trouble too: callers are slow and fail with those whom they call."""
     callees = set(ground.calls.downstream(subject)) - {subject}
     earliest = min((f.onset for f in about if f.onset is not None), default=None)
-    for finding in ground.findings.values():
-        if finding.subject not in callees or finding.details.recovered:
-            continue
-        if fault_of(finding) is None or finding.strength < CLEAR:
-            continue
-        if not _is_later(finding, earliest):
+    troubled = [
+        finding
+        for finding in ground.findings.values()
+        if finding.subject in callees and fault_of(finding) is not None
+    ]
+    for finding in troubled:
+        uncertain = AFTER_THE_ONSET + timedelta(seconds=finding.onset_uncertainty_s or 0.0)
+        later = earliest and finding.onset and finding.onset > earliest + uncertain
+        if finding.strength >= CLEAR and not finding.details.recovered and not later:
             return f"{finding.subject}, which it calls, is in trouble too"
     return ""
-
-
-def _is_later(finding: Finding, onset: datetime | None) -> bool:
-    """Whether it certainly began after that."""
-    if onset is None or finding.onset is None:
-        return False
-    uncertain = timedelta(seconds=finding.onset_uncertainty_s or 0.0)
-    return finding.onset - uncertain > onset + AFTER_THE_ONSET
-
-
-def _tells_a_cause(finding: Finding) -> bool:
-    """Whether it says more than that its subject is slow or fails."""
-    return fault_of(finding) is not None and not is_symptom(finding)
 
 
 def _not_calm(verdict: ModelVerdict, ground: Ground) -> str:
@@ -426,7 +412,13 @@ def _not_calm(verdict: ModelVerdict, ground: Ground) -> str:
         for finding in cited_by(verdict.grounds, ground)
         if alerting is None or finding.subject == alerting
     ]
-    if not any(map(_is_calm, about)):
+    levels = (ALERT_IN_RANGE.name, ALERT_NOT_TRUE.name)
+    if not any(
+        finding.kind in levels
+        or finding_kind(finding.kind).explains_alert
+        or direction(finding) == STEADY
+        for finding in about
+    ):
         return "none of its grounds shows that what alerted is as usual"
     for finding in ground.findings.values():
         if alerting is not None and finding.subject != alerting:
@@ -435,12 +427,6 @@ def _not_calm(verdict: ModelVerdict, ground: Ground) -> str:
         if is_bad and finding.strength >= DISPUTED and not finding.details.recovered:
             return f"{finding.id} shows that requests of {finding.subject} suffer"
     return ""
-
-
-def _is_calm(finding: Finding) -> bool:
-    explains = finding.kind in (ALERT_IN_RANGE.name, ALERT_NOT_TRUE.name)
-    explains = explains or finding_kind(finding.kind).explains_alert
-    return explains or direction(finding) == STEADY
 
 
 def _nothing_bad(verdict: ModelVerdict, ground: Ground) -> str:

@@ -355,17 +355,15 @@ def _panel(panel: ChartPanel, axis: ValueAxis, frame: _Frame, top: float) -> str
             element("rect", x=frame.left, y=band_top, width=across, height=tall, class_="usual")
         )
     for tick, label in axis.ticks:
-        parts.append(_rule(frame, y(tick)))
+        parts.append(
+            element("path", d=f"M{frame.left:.1f} {y(tick):.1f}H{frame.right:.1f}", class_="rule")
+        )
         parts.append(text(frame.left - 6, y(tick) + 4, label, "tick", "end"))
     if panel.threshold is not None:
         d = f"M{frame.left:.1f} {y(panel.threshold):.1f}H{frame.right:.1f}"
         parts.append(element("path", d=d, class_="threshold"))
     parts += _bars(panel, frame, y, top) if panel.counted else _curves(panel, frame, y)
     return element("g", *parts, class_=panel.role)
-
-
-def _rule(frame: _Frame, y: float) -> str:
-    return element("path", d=f"M{frame.left:.1f} {y:.1f}H{frame.right:.1f}", class_="rule")
 
 
 def _curves(panel: ChartPanel, frame: _Frame, y: Scale) -> list[str]:

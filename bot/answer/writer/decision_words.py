@@ -29,7 +29,11 @@ def decision_line(diagnosis: Diagnosis) -> str:
         return ""
     match decision.outcome:
         case "agreed":
-            return _agreed(decision, diagnosis)
+            if decision.code_verdict is Verdict.INSUFFICIENT_EVIDENCE:
+                return "The model agrees with code's first suspect. Code would not have named it."
+            if diagnosis.confidence > decision.code_confidence:
+                return f"The model agrees. Code alone is {_percent(decision.code_confidence)} sure."
+            return "The model agrees."
         case "led":
             by_code = _by_code(decision, diagnosis)
             return f"The model's choice. Code alone would have said {by_code}."
@@ -53,14 +57,6 @@ def dissent_claim(diagnosis: Diagnosis) -> Claim | None:
     ids = dict.fromkeys(f for ground in verdict.grounds for f in ground.findings)
     text = f"{text[:1].upper()}{text[1:]}"
     return Claim(text=quotable(text), findings=tuple(ids), section=Section.SECOND_OPINION)
-
-
-def _agreed(decision: Decision, diagnosis: Diagnosis) -> str:
-    if decision.code_verdict is Verdict.INSUFFICIENT_EVIDENCE:
-        return "The model agrees with code's first suspect. Code alone would not have named it."
-    if diagnosis.confidence > decision.code_confidence:
-        return f"The model agrees. Code alone is {_percent(decision.code_confidence)} sure."
-    return "The model agrees."
 
 
 def _by_code(decision: Decision, diagnosis: Diagnosis) -> str:

@@ -54,9 +54,13 @@ def keep_supported(
     case_ground = ground or Ground(diagnosis, alert, gaps)
     if report.written_by == built_in.written_by:
         return _harmless(report, built_in, links, dropped)
-    claims = _passing_claims(
-        report.claims, lambda claim: _again(claim, case_ground), dropped, MODEL_CLAIMS
-    )
+
+    def in_todays_words(claim: Claim) -> Claim:
+        if claim.section in BY_A_MODEL:
+            return stored_inference(claim, case_ground)
+        return worded(claim.asserted, case_ground, claim.section)
+
+    claims = _passing_claims(report.claims, in_todays_words, dropped, MODEL_CLAIMS)
     if not claims and diagnosis.decision is None:
         return built_in.model_copy(update={"dropped": tuple(dropped)})
     # Steps are code's own: one that is no longer offered is dropped.
@@ -74,41 +78,31 @@ def keep_supported(
     )
 
 
-def _again(claim: Claim, ground: Ground) -> Claim:
-    """The claim in today's words. Raises Refused."""
-    if claim.section in BY_A_MODEL:
-        return stored_inference(claim, ground)
-    return worded(claim.asserted, ground, claim.section)
-
-
 def _beside_code_evidence(
     claims: Sequence[Claim], built_in: Report, ground: Ground
 ) -> tuple[Claim, ...]:
     """Code's own evidence as it is, then what the model adds to it, then what it would rather say
     and concludes, then what memory knows. Nothing of a model's takes code's place."""
-    diagnosis = ground.diagnosis
     by_code = [claim for claim in built_in.claims if claim.section is Section.WHY]
-    dissent = dissent_claim(diagnosis)
-    grounds = _grounds(ground)
-    model_why = [claim for claim in claims if claim.section not in BY_A_MODEL]
-    rather: list[Claim] = []
-    if dissent is not None:
-        # What speaks for the model's own answer is no reason for code's.
-        stated = {claim.text for claim in grounds}
-        speaks = [claim for claim in model_why if _speaks_for(claim, ground)]
-        model_why = [claim for claim in model_why if claim not in speaks]
-        speaks = [claim for claim in speaks if claim.text not in stated]
-        grounds_shown = [*grounds, *speaks][:GROUNDS_SHOWN]
-        rather = [dissent, *_in_section(grounds_shown, Section.SECOND_OPINION)]
-    else:
-        model_why = [*grounds, *model_why]
-    concluded = [claim for claim in claims if claim.section is Section.INFERRED]
-    stored = [claim for claim in claims if claim.section is Section.SECOND_OPINION]
+    of_model = [claim for claim in claims if claim.section not in BY_A_MODEL]
     # A report of an earlier version holds its second opinion as a claim.
-    rather = rather or stored
-    remembered = memory_claims(diagnosis)[:MOST_REMEMBERED]
-    fixed = len(by_code) + len(rather) + len(concluded)
-    added = _adding(model_why, by_code)[: max(MAX_CLAIMS - fixed, LEAST_ADDED)]
+    concluded, rather = (
+        [claim for claim in claims if claim.section is section] for section in BY_A_MODEL
+    )
+    grounds = _grounds(ground)
+    dissent = dissent_claim(ground.diagnosis)
+    if dissent is None:
+        of_model = [*grounds, *of_model]
+    else:
+        # What speaks for the model's own answer is no reason for code's.
+        speaks = {c.text: c for c in (*grounds, *of_model) if _speaks_for(c, ground)}
+        of_model = [claim for claim in of_model if claim.text not in speaks]
+        of_dissent = {"section": Section.SECOND_OPINION}
+        shown = list({**{c.text: c for c in grounds}, **speaks}.values())[:GROUNDS_SHOWN]
+        rather = [dissent, *(claim.model_copy(update=of_dissent) for claim in shown)]
+    room = max(MAX_CLAIMS - len(by_code) - len(rather) - len(concluded), LEAST_ADDED)
+    added = _adding(of_model, by_code)[:room]
+    remembered = memory_claims(ground.diagnosis)[:MOST_REMEMBERED]
     return (*by_code, *added, *rather, *concluded, *remembered)
 
 
@@ -148,10 +142,6 @@ def _adding(claims: Sequence[Claim], by_code: Sequence[Claim]) -> list[Claim]:
     return added
 
 
-def _in_section(claims: Sequence[Claim], section: Section) -> list[Claim]:
-    return [claim.model_copy(update={"section": section}) for claim in claims]
-
-
 def _harmless(
     report: Report, built_in: Report, links: Collection[str], dropped: list[str]
 ) -> Report:
@@ -186,10 +176,7 @@ def _passing_claims(
                 raise Refused(f"it is one too many (limit {limit})")
             remaining_claims.append(check(claim))
         except Refused as why:
-            dropped.append(_drop_note(claim.text, str(why)))
+            # What is removed is shown harmless.
+            text = clipped(neutral(masked(claim.text)), 120)
+            dropped.append(f'claim "{text}": {neutral(masked(str(why)), 200)}')
     return tuple(remaining_claims)
-
-
-def _drop_note(text: str, fault: str) -> str:
-    """One entry of `dropped`; the removed text is shown harmless."""
-    return f'claim "{clipped(neutral(masked(text)), 120)}": {neutral(masked(fault), 200)}'

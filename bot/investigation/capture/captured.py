@@ -169,7 +169,9 @@ def plan_capture(
     everybody = len(daemons) * table.ranks_per_host if table.ranks_per_host and daemons else None
     return CapturePlan(
         job=job,
-        seconds=0.0 if iterations else _length(table, seconds),
+        seconds=0.0
+        if iterations
+        else (min(DEFAULT_SECONDS, table.longest_seconds) if seconds is None else seconds),
         iterations=iterations or 0,
         daemons=daemons,
         slurm_job_id=table.slurm_job_id,
@@ -219,10 +221,6 @@ def _check_allowed(
         raise wrong(
             "job_directory", "is not set: the job's processes must know where to write their traces"
         )
-
-
-def _length(table: JobSettings, seconds: float | None) -> float:
-    return min(DEFAULT_SECONDS, table.longest_seconds) if seconds is None else seconds
 
 
 def _debug_hosts(table: JobSettings, daemons: tuple[DaemonAddress, ...]) -> tuple[str, ...]:

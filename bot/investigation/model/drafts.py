@@ -219,7 +219,7 @@ def _verdict_of(draft: DraftVerdict, ground: Ground, redactor: Redactor) -> Mode
 
 
 def _words(text: str, ground: Ground, redactor: Redactor) -> str:
-    """Words of its own, or nothing: without them the grounds still speak."""
+    """The model's words, or nothing: without them the grounds still speak."""
     try:
         return quotations.verdict_words(_line(text, redactor), ground)
     except Refused:

@@ -273,7 +273,10 @@ def runs_to_read(
     running: list[tuple[int, ContainerRun]] = []
     for service_pods in by_service.values():
         ends = [run for service_pod in service_pods for run in _crashes(service_pod, window)]
-        ends.sort(key=lambda run: _ended_at(run) or window.start, reverse=True)
+        ends.sort(
+            key=lambda run: (moment(run.ended.finished_at) if run.ended else None) or window.start,
+            reverse=True,
+        )
         # Ranks are within a service: sorted by rank, every service gets a share of `MOST_RUNS`.
         crashed += enumerate(ends[:PODS_OF_SERVICE])
         # Two stable sorts: by trouble and, of equal trouble, the newest first.
@@ -334,7 +337,3 @@ def _statuses(pod: Pod) -> list[ContainerStatus]:
     if status is None:
         return []
     return [*(status.container_statuses or ()), *(status.init_container_statuses or ())]
-
-
-def _ended_at(run: ContainerRun) -> datetime | None:
-    return moment(run.ended.finished_at) if run.ended else None

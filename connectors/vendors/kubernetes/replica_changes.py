@@ -49,7 +49,9 @@ def replica_rows(
         # Old ReplicaSets shrink during a rollout. Only the one that serves shows a scaling.
         if scaled is None or scaled[1] != serving.name or at is None:
             continue
-        if not window.start <= at <= window.end or _belongs_to_rollout(serving, at):
+        if not window.start <= at <= window.end or (
+            serving.at is not None and at <= serving.at + ROLLS_OUT_FOR
+        ):
             continue
         # `kubectl scale` is noted on the object as well: do not report it twice.
         if not any(row.kind == "scale" and abs(row.time - at) <= SAME for row in change_rows):
@@ -77,10 +79,6 @@ def neighbour_rows(
             if before and at is not None and window.start <= at <= window.end:
                 rows.append(_scaling(name, name, space, scaled, at))
     return rows
-
-
-def _belongs_to_rollout(serving: Revision, at: datetime) -> bool:
-    return serving.at is not None and at <= serving.at + ROLLS_OUT_FOR
 
 
 def _row(

@@ -142,7 +142,12 @@ def count_rows(
         for at, text in line_series.values:
             # Loki writes numbers as text; float() would also take `nan` and `inf`.
             if text.isascii() and text.replace(".", "", 1).isdigit():
-                points.append((_step_of(grid, at), float(text[:20])))
+                points.append(
+                    (
+                        (round((at - grid.start_s) / grid.step_s) - 1 if math.isfinite(at) else -1),
+                        float(text[:20]),
+                    )
+                )
     return [*grid.rows(signals[0], service, ordinary), *grid.rows(signals[1], service, errors)]
 
 
@@ -151,8 +156,3 @@ def range_of(grid: CountGrid) -> list[tuple[str, str]]:
     to multiples of the step (align_queries_with_step)."""
     first, last = grid.start_s + grid.step_s, grid.start_s + grid.steps * grid.step_s
     return [("start", str(first)), ("end", str(max(first, last))), ("step", f"{grid.step_s}s")]
-
-
-def _step_of(grid: CountGrid, at: float) -> int:
-    """The step whose count stands at this moment; -1 for none."""
-    return round((at - grid.start_s) / grid.step_s) - 1 if math.isfinite(at) else -1

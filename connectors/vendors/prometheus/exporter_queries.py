@@ -140,7 +140,10 @@ class ExporterQueries:
             every_s = max(self.choice.step_s, answer.selection.query.every_s or 0.0)
             by_step.setdefault((every_s, answer.points), []).append(answer)
         for (every_s, _), step_answers in by_step.items():
-            texts = [_query_text(answer) for answer in step_answers]
+            texts = [
+                (beyond_text(answer) if answer.beyond_only else answer.selection.query.promql)
+                for answer in step_answers
+            ]
             for chunk in chunks(texts, [step_answer.expected for step_answer in step_answers]):
                 yield _Together(
                     [step_answers[n] for n in chunk], [texts[n] for n in chunk], every_s
@@ -338,11 +341,6 @@ def _points(owners: int, *, of_services: bool, beyond_only: bool) -> int:
         return POINTS_BEYOND
     most = MOST_POINTS_OF_SERVICES if of_services else MOST_POINTS
     return max(POINTS_BEYOND, most // max(1, owners))
-
-
-def _query_text(answer: ExporterAnswer) -> str:
-    """The query, where only what is beyond the threshold is wanted with it."""
-    return beyond_text(answer) if answer.beyond_only else answer.selection.query.promql
 
 
 def beyond_text(answer: ExporterAnswer) -> str:

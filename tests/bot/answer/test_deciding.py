@@ -210,7 +210,7 @@ def test_agreement_raises_codes_confidence_and_gives_a_cause_that_was_withheld()
     )
     assert given.verdict is Verdict.CAUSE_FOUND
     assert given.confidence == POLICY.agreed
-    assert "would not have named it" in answer(given).decision_line
+    assert "Code would not have named it" in answer(given).decision_line
 
 
 @pytest.mark.parametrize("changes", [{"grounds": ()}, {"confidence": 0.5}])

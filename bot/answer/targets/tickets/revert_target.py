@@ -96,12 +96,6 @@ class RevertTarget(TicketTarget[S]):
         return f"{super().ticket_key(wish)}:{digest}"
 
 
-def _pages_of_github(url: str) -> str:
-    """The pages are beside the API."""
-    # GitHub's API is at api.github.com, that of an Enterprise Server below /api/v3.
-    return url.removesuffix("/api/v3").replace("://api.", "://", 1)
-
-
 GITHUB = RevertTarget(
     name="github_reverts",
     label="Reverts on GitHub",
@@ -109,7 +103,10 @@ GITHUB = RevertTarget(
     settings=GitHubRevertsSettings,
     needs=("repositories", "token"),
     client="faultline.bot.answer.targets.tickets.github_reverts:GitHubReverts",
-    host=lambda settings: (_pages_of_github(settings.url), settings.repositories),
+    host=lambda settings: (
+        settings.url.removesuffix("/api/v3").replace("://api.", "://", 1),
+        settings.repositories,
+    ),
     # Groups: the project, then the number of the merge or the commit.
     pattern=re.compile(r"/([\w.-]+/[\w.-]+)/(?:pull/(\d{1,9})|commit/([0-9a-f]{40}))"),
     sign="#",
