@@ -8,7 +8,7 @@ from faultline.bot.investigation.model.drafts import AnswerDraft, Draft, DraftCl
 from faultline.prompts import load_prompt
 
 
-@pytest.mark.parametrize(("name", "words"), [("investigate", 1000), ("question", 700)])
+@pytest.mark.parametrize(("name", "words"), [("investigate", 1050), ("question", 700)])
 def test_a_prompt_is_versioned_short_and_calm(name: str, words: int) -> None:
     prompt = load_prompt(name, described())
     assert prompt.version.isdigit()
