@@ -61,6 +61,8 @@ GROUND_RELATIONS = (
 """Relations that say what is so, and not what code makes of it."""
 AFTER_THE_ONSET = timedelta(minutes=2)
 """Clocks and scrapes explain that a guilty change seems to be this much later than the trouble."""
+CLOSE_RIVAL = 0.25
+"""A subject that code itself thinks this likely needs no grounds of a second kind."""
 CLEAR = 0.5
 """From this strength on a callee's trouble may be what its callers show."""
 DISPUTED = 0.6
@@ -328,7 +330,8 @@ def _kinds_objection(verdict: ModelVerdict, timely: Sequence[Finding], ground: G
         kinds.add(kind := kind_of(assertion, subject, ground))
         if any(finding in timely for finding in cited_by([assertion], ground)):
             of_subject.add(kind)
-    if len(kinds) < 2 and not of_subject & DECISIVE:
+    rivals = {c.subject for c in ground.diagnosis.causes if c.confidence >= CLOSE_RIVAL}
+    if len(kinds) < 2 and not of_subject & DECISIVE and subject not in rivals:
         return "its grounds are all of one kind"
     return "" if any(map(_tells_a_cause, timely)) else _explained_below(subject, timely, ground)
 

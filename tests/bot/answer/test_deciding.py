@@ -147,6 +147,14 @@ def test_a_verdict_that_is_not_carried_is_shown_and_does_not_lead(
     assert view.section(Section.SECOND_OPINION)[0].text.startswith("It names cartservice")
 
 
+def test_grounds_of_one_kind_carry_what_code_thinks_nearly_as_likely() -> None:
+    first, second = DIAGNOSIS.causes
+    close = (first, second.model_copy(update={"confidence": 0.3}))
+    led = decided(verdict(grounds=shows("F9")), with_findings(CART_SLOW, causes=close))
+    assert led.decision is not None
+    assert led.decision.outcome == "led"
+
+
 def test_from_the_bar_on_codes_cause_stays() -> None:
     sure = with_findings(KILLED, confidence=POLICY.bar)
     dissent = decided(verdict(grounds=shows("F5", "F7"), confidence=0.99), sure)
