@@ -66,7 +66,7 @@ CLOSE_RIVAL = 0.25
 CLEAR = 0.5
 """From this strength on a callee's trouble may be what its callers show."""
 DISPUTED = 0.6
-"""From this strength on a symptom of the alerting service is evidence against "nothing is wrong"."""
+"""From this strength on a symptom of the alerting service refutes "nothing is wrong"."""
 
 
 class GroundKind(StrEnum):
