@@ -136,7 +136,9 @@ def test_without_known_calls_what_fails_more_is_answered_by_itself_and_names_the
     blind = replace(context, connectors=[NoCalls("metrics", ("metrics",), follows=())])
     first = accepted(blind, "web", namespace="shop")
     second = accepted(blind, "api", minutes=1, namespace="shop")
-    analyzed(blind, first)
+    blind.store.finish(
+        first, "done", verdict="cause_found", confidence=0.8, headline="web", culprit="web"
+    )
     assert "joined" not in analyzed(blind, second)
     assert stored(blind, second).culprit == "api"
     [note] = case_of(blind, second).alert.notes

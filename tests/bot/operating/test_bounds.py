@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from dbos._schemas.system_database import SystemSchema
@@ -171,7 +172,7 @@ def test_a_disk_that_is_full_soon_is_wrong(
     installation: Installation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_case(installation, installation.alert())
-    monkeypatch.setattr("faultline.bot.operating.size_checks._free", lambda _place: 10)
+    monkeypatch.setattr("shutil.disk_usage", lambda _place: SimpleNamespace(free=10))
     with inspected(installation.settings, NOW) as inspection:
         disk = [one for one in size_checks(inspection) if one.about == "disk"]
     assert [one.state for one in disk] == ["wrong"]
