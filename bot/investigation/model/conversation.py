@@ -152,6 +152,14 @@ class Conversation(Generic[D]):
             except BudgetExceeded as error:
                 if error.what == "model context" and await self._compact():
                     continue
+                # A server that was silent for a round is not asked for the report either.
+                if error.what == "model time":
+                    raise
+                return str(error)
+            except ConnectorError as error:
+                # Nor is one that fails, after all tries.
+                if error.retryable:
+                    raise
                 return str(error)
             except FaultlineError as error:
                 return str(error)

@@ -351,7 +351,7 @@ def test_a_provider_that_says_to_come_back_in_an_hour_is_not_waited_for(case: Pa
     with serving(fails(429, retry_after="3000")) as server:
         done = investigated(case, server)
     assert done.report.written_by == "built-in"
-    assert len(server.requests) == 2, "a round, and the report"
+    assert len(server.requests) == 1, "nothing more is asked of a server that failed"
     assert "HTTP 429" in done.report.dropped[-1]
 
 
