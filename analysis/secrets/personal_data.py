@@ -76,6 +76,9 @@ _ACCOUNTS = frozenset(
 """Accounts of machines and words of sentences, where a person's name could stand."""
 
 
+PERSON = "PERSON"
+
+
 @dataclass(frozen=True)
 class Personal:
     """One kind: where the pattern has groups, the group that matched is the value. `holds` looks at
@@ -211,7 +214,7 @@ PERSONAL: tuple[Personal, ...] = (
         ),
         _is_phone,
     ),
-    Personal("PERSON", re.compile(rf"(?i:(?<![a-z\-]){_WHO}{_ASSIGNED}){_VALUE}"), _is_name),
+    Personal(PERSON, re.compile(rf"(?i:(?<![a-z\-]){_WHO}{_ASSIGNED}){_VALUE}"), _is_name),
     Personal(
         "USER_ID",
         re.compile(rf"(?i:(?<![a-z]){_WHOSE}[\"']?\s{{0,3}}[=:#]\s{{0,3}}[\"']?)([\w.\-]{{2,64}})"),

@@ -158,7 +158,8 @@ class OpenCases:
             connectors=self._connectors,
             more_services=tuple(settings.services),
         )
-        redactor = Redactor()
+        services = frozenset(map(str.casefold, model_session.services()))
+        redactor = Redactor(services=services)
         toolbox = Toolbox(model_session, redactor, self._tools)
         return OpenCase(handle, folder, answered, model_session, toolbox, redactor, self.work)
 

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any
 
 from faultline.analysis.case.runbooks import AppliedRunbook
-from faultline.analysis.secrets.personal_data import PERSONAL, Personal
+from faultline.analysis.secrets.personal_data import PERSON, PERSONAL, Personal
 from faultline.analysis.secrets.redaction import kind_under, replaced
 from faultline.analysis.vocabulary import Alert, Cause, Diagnosis, Finding, Gap
 from faultline.bot.answer.asserted.ground import offered_steps
@@ -37,6 +37,7 @@ from faultline.bot.answer.writer.plain_text import neutral
 _PLACEHOLDER = re.compile(r"\[([A-Z][A-Z_]{1,30})_(\d{1,6})\]")
 _FORGED = re.compile(r"\[[A-Z][A-Z_]{1,30}_\d{1,6}\]")
 _SHOWN = re.compile(r"\[[A-Z][A-Z_]{1,30}(?:_\d{1,6})?\]")
+_NO_WORD = re.compile(r"[^\w-]+")
 LOOK_ALIKE = "LITERAL"
 """Kind of a text that looked like a placeholder before anything was replaced."""
 
@@ -52,6 +53,8 @@ class Redactor:
 
     originals: dict[str, str] = field(default_factory=dict, repr=False)
     """Placeholder to value, of personal data and look-alikes."""
+    services: frozenset[str] = frozenset()
+    """In lower case. A service may be called "customer" or "patient", which is nobody's name."""
     _placeholders: dict[tuple[str, str], str] = field(default_factory=dict, repr=False)
     _counts: Counter[str] = field(default_factory=Counter, repr=False)
     _key: bytes = field(default_factory=lambda: secrets.token_bytes(16), repr=False)
@@ -118,6 +121,9 @@ class Redactor:
         if _SHOWN.match(match.string, match.start(group)) or not personal_kind.holds(value):
             return match.group()
         start, end = match.start(group) - match.start(), match.end(group) - match.start()
+        label = _NO_WORD.sub("", match.group()[:start]).casefold()
+        if personal_kind.kind == PERSON and {label, value.casefold()} & self.services:
+            return match.group()
         return (
             match.group()[:start]
             + self._reversible(personal_kind.kind, value)

@@ -213,6 +213,13 @@ class Records:
 async def open_records(model_session: ModelSession) -> Records:
     """The records of a conversation, taken up where an earlier worker left them; from the start if
     they are broken."""
+    records = await _stored_records(model_session)
+    services = await in_thread(model_session.services)
+    records.redactor.services = frozenset(map(str.casefold, services))
+    return records
+
+
+async def _stored_records(model_session: ModelSession) -> Records:
     folder = model_session.folder / model_session.store
     try:
         stored = (folder / NAME).read_bytes()

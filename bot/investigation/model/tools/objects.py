@@ -35,6 +35,8 @@ from faultline.bot.runtime.threads import in_thread
 
 EVENT_MARK = '"kubernetes event"'
 """In the attributes of a log line that is an event of Kubernetes."""
+CALM = ("ok", "ok no data", "resolved", "normal", "green", "inactive")
+"""States of a monitor that asks for nothing."""
 LATEST = datetime(2200, 1, 1, tzinfo=UTC)
 _VARIES = re.compile(r"[0-9a-f]{5,}|\d+")
 """Ids and numbers, in which events of one kind differ."""
@@ -105,7 +107,13 @@ def _alert(model_session: ModelSession) -> Iterator[_ServiceRow]:
 
 
 def _monitors(model_session: ModelSession) -> Iterator[_ServiceRow]:
-    for row in model_session.case.monitors.iter_rows(named=True):
+    table = model_session.case.monitors
+    is_calm = pl.col("state").str.to_lowercase().is_in(CALM).fill_null(value=False)
+    calm = table.filter(is_calm)
+    if calm.height:
+        phrase = f"{calm.height} monitors are ok"
+        yield None, None, Row(phrase)
+    for row in table.filter(~is_calm).iter_rows(named=True):
         service, since = row["service"], row["since"]
         state = plain(row["state"] or "in no state", 40)
         when = f" since {moment(since)}" if since is not None else ""

@@ -273,3 +273,9 @@ def test_time_is_linear_in_the_text(piece: str) -> None:
         return time.process_time() - started
 
     assert spent(40_000) < 12 * max(spent(10_000), 0.02)
+
+
+@pytest.mark.parametrize("text", ["patient: availability fell", "customer: Patient answers"])
+def test_a_service_is_nobodys_name(text: str) -> None:
+    assert "[PERSON_1]" in Redactor().redact(text)
+    assert Redactor(services=frozenset({"patient", "customer"})).redact(text) == text
