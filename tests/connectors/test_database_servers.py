@@ -54,6 +54,7 @@ START SLAVE;
 """
 LATER = {
     "postgres_exporter": {
+        "pg_replication_is_replica",
         "pg_replication_lag_seconds",
         "pg_stat_statements_calls_total",
         "pg_stat_statements_seconds_total",

@@ -154,7 +154,7 @@ def test_what_begins_in_the_incident_has_not_been_killed_or_restarted_in_it(
     columns = ["kind", "name", "fact", "value"]
     states = found.tables["states"].select(columns)
     assert set(states.iter_rows()) == set(expected.tables["states"].select(columns).iter_rows())
-    assert set(states["name"]) == {"old"}
+    assert set(states["name"]) == {"old", "old-1"}, "the service, and the pod that restarts"
 
 
 def test_a_gap_does_not_begin_with_a_rate_of_zero(found: Collected) -> None:
