@@ -213,19 +213,14 @@ class Records:
 async def open_records(model_session: ModelSession) -> Records:
     """The records of a conversation, taken up where an earlier worker left them; from the start if
     they are broken."""
-    records = await _stored_records(model_session)
-    services = await in_thread(model_session.services)
-    records.redactor.services = frozenset(map(str.casefold, services))
-    return records
-
-
-async def _stored_records(model_session: ModelSession) -> Records:
+    services = frozenset(map(str.casefold, await in_thread(model_session.services)))
     folder = model_session.folder / model_session.store
     try:
         stored = (folder / NAME).read_bytes()
         transcript = read_transcript(stored)
         placeholders = Placeholders.model_validate_json((folder / PLACEHOLDERS).read_bytes())
         redactor = Redactor.resumed(placeholders.originals, placeholders.counts)
+        redactor.services = services
         stored_rows = json.loads((folder / OBSERVATIONS_FILE).read_bytes())
         observations = Observations.model_validate(_revealed(stored_rows, redactor))
         evidence_names = [line.asked for line in transcript.lines if line.asked]
@@ -233,11 +228,11 @@ async def _stored_records(model_session: ModelSession) -> Records:
         for name in evidence_names:
             await model_session.restore(name)
     except FileNotFoundError:
-        return Records(model_session, Transcript(), Redactor())
+        return Records(model_session, Transcript(), Redactor(services=services))
     except (EvidenceError, ValidationError, ValueError, OSError):
         # `restore` may have merged some of the evidence already.
         model_session.start_over()
-        return Records(model_session, Transcript(), Redactor())
+        return Records(model_session, Transcript(), Redactor(services=services))
     return Records(
         model_session,
         transcript,
