@@ -41,7 +41,7 @@ def decision_line(diagnosis: Diagnosis) -> str:
             dissent = f"The model disagrees: {_dissent(decision, diagnosis)}."
             if not decision.objection or decision.verdict.kind is VerdictKind.UNDECIDABLE:
                 return dissent
-            return f"{dissent} Code's answer stays: {closed(decision.objection)}"
+            return f"{dissent} It does not lead: {closed(decision.objection)}"
 
 
 def dissent_claim(diagnosis: Diagnosis) -> Claim | None:
