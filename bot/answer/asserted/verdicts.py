@@ -8,6 +8,7 @@ were worth there, and code looks for what refutes the whole.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -61,6 +62,7 @@ GROUND_RELATIONS = (
 """Relations that say what is so, and not what code makes of it."""
 AFTER_THE_ONSET = timedelta(minutes=2)
 """Clocks and scrapes explain that a guilty change seems to be this much later than the trouble."""
+_WORD = re.compile(r"[\w.-]+")
 CLOSE_RIVAL = 0.25
 """A subject that code itself thinks this likely needs no grounds of a second kind."""
 CLEAR = 0.5
@@ -210,8 +212,9 @@ _ROWS = frozenset({"log_line", "log_template", "event", "state", "span"})
 """Rows of tools that are what somebody wrote down, and no measurement."""
 
 
-def kind_of(assertion: Assertion, subject: str | None, ground: Ground) -> GroundKind:
-    """What kind of evidence a ground is."""
+def kind_of(assertion: Assertion, verdict: ModelVerdict, ground: Ground) -> GroundKind:
+    """What kind of evidence a ground of the verdict is."""
+    subject = verdict.subject
     if assertion.relation in _BY_RELATION:
         return _BY_RELATION[assertion.relation]
     finding = ground.findings.get(assertion.findings[0]) if assertion.findings else None
@@ -223,18 +226,25 @@ def kind_of(assertion: Assertion, subject: str | None, ground: Ground) -> Ground
     by_callers = fault is not None and fault.name == CALLERS_FAIL.name
     # The first that holds decides.
     rules = (
-        (bool(change_in(finding)), GroundKind.CHANGE),
+        (_is_of_change(finding, verdict.change), GroundKind.CHANGE),
+        # Another change, or what the alert itself says, is evidence of no cause.
+        (bool(change_in(finding)), GroundKind.MOVED),
+        (finding_kind(finding.kind).explains_alert, GroundKind.MOVED),
         (_is_of_place(finding, subject), GroundKind.PLACE),
         (_is_by_version(finding), GroundKind.VERSION),
         (PartDetails.of(finding) is not None or _is_comparison(finding), GroundKind.PART),
         (finding.subject != subject and is_about(finding, subject), GroundKind.NAMED),
         (_is_of_state(finding), GroundKind.STATE),
         (is_row or (row is None and written is not None), GroundKind.LINE),
-        (by_callers, GroundKind.NAMED),
-        (finding.kind == CALL_GAP.name, GroundKind.SIDES),
+        # A service in the middle is complained of for what it calls.
+        (by_callers or finding.kind == CALL_GAP.name, GroundKind.SIDES),
         (direction(finding) == STEADY, GroundKind.ELSEWHERE),
     )
     return next((kind for holds, kind in rules if holds), GroundKind.MOVED)
+
+
+def _is_of_change(finding: Finding, change: str | None) -> bool:
+    return change is not None and change_in(finding) == change
 
 
 def _is_comparison(finding: Finding) -> bool:
@@ -327,18 +337,37 @@ def _kinds_objection(verdict: ModelVerdict, timely: Sequence[Finding], ground: G
     subject = verdict.subject or ""
     kinds, of_subject = set(), set()
     for assertion in verdict.grounds:
-        kinds.add(kind := kind_of(assertion, subject, ground))
+        kinds.add(kind := kind_of(assertion, verdict, ground))
         if any(finding in timely for finding in cited_by([assertion], ground)):
             of_subject.add(kind)
     rivals = {c.subject for c in ground.diagnosis.causes if c.confidence >= CLOSE_RIVAL}
     if len(kinds) < 2 and not of_subject & DECISIVE and subject not in rivals:
         return "its grounds are all of one kind"
-    return "" if any(map(_tells_a_cause, timely)) else _explained_below(subject, timely, ground)
+    # That the subject is the right one code says itself, where only the change is in question.
+    other_change = verdict.kind is VerdictKind.OTHER_CHANGE
+    if other_change or any(_tells_a_cause(finding, verdict, ground) for finding in timely):
+        return ""
+    if subject not in ground.calls.services and subject not in rivals:
+        return f"{subject} only suffers, and whom it calls is not known"
+    return _explained_below(subject, timely, ground)
 
 
-def _tells_a_cause(finding: Finding) -> bool:
-    """Whether it says more than that its subject is slow or fails."""
-    return bool(change_in(finding)) or (fault_of(finding) is not None and not is_symptom(finding))
+def _tells_a_cause(finding: Finding, verdict: ModelVerdict, ground: Ground) -> bool:
+    """Whether it says more than what a caller shows of a callee's trouble, or a busy service of its
+    load: that it is slow, fails, is complained of, or uses more."""
+    if change_in(finding):
+        return _is_of_change(finding, verdict.change)
+    if _is_of_place(finding, verdict.subject) or _is_by_version(finding):
+        return True
+    row = ObservationDetails.of(finding)
+    if row is not None and row.about in _ROWS:
+        # A line that names another service tells of that one.
+        words = set(_WORD.findall(row.quote.casefold())) - {finding.subject.casefold()}
+        return words.isdisjoint(ground.subjects)
+    fault = fault_of(finding)
+    if fault is None or is_symptom(finding) or _names_another(finding):
+        return False
+    return not (fault.name == CALLERS_FAIL.name or fault.rises_with_load)
 
 
 def _change_objection(change: str, about: Sequence[Finding], ground: Ground) -> str:
