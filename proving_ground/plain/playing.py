@@ -15,6 +15,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+
 from faultline.analysis.errors import FaultlineError
 from faultline.bot.store.changes import ReportedChange
 from proving_ground.plain.asking import Asking, ask_product, running_grafana
@@ -93,7 +95,7 @@ def write_labelled_case(case: Path, played: Played, labelled: Path) -> None:
     """A copy of the case folder with its `label.json`, as `benchmarks/suspect_weights.py` reads
     it."""
     assert played.truth is not None
-    label: dict[str, Any] = {"fault": played.kind, "change": played.truth.change_id or "none"}
+    label: dict[str, Any] = {"fault": played.kind, "change": change_in_case(case, played.truth)}
     if played.truth.names:
         subject, *aliases = played.truth.names
         label |= {"subject": subject, "aliases": aliases}
@@ -102,7 +104,27 @@ def write_labelled_case(case: Path, played: Played, labelled: Path) -> None:
     copy = labelled / f"plain-rig-{played.seed:02d}{list(KINDS).index(played.kind):03d}"
     shutil.rmtree(copy, ignore_errors=True)
     shutil.copytree(case, copy)
-    (copy / "label.json").write_text(json.dumps(label, indent=1) + "\n")
+    graded = {name: value for name, value in label.items() if value is not None}
+    (copy / "label.json").write_text(json.dumps(graded, indent=1) + "\n")
+
+
+def change_in_case(case: Path, truth: Truth) -> str | None:
+    """The id by which the case knows the guilty change: that of a deploy tool, of an annotation or
+    of a rollout. "none" where no change is guilty, None where the case does not hold it."""
+    if not truth.change_id:
+        return "none"
+    if not (case / "changes.parquet").exists():
+        return None
+    changes = pl.read_parquet(case / "changes.parquet").sort("time", descending=True)
+    is_titled = pl.col("title").fill_null("").str.starts_with(truth.change or truth.change_id)
+    for rows in (
+        changes.filter(pl.col("id") == truth.change_id),
+        changes.filter(is_titled),
+        changes.filter(pl.col("service").is_in(truth.names)),
+    ):
+        if rows.height:
+            return str(rows["id"][0])
+    return None
 
 
 def play_in(incident: Incident, rule: AlertRule, played: Played, door: str, folder: Path) -> None:
