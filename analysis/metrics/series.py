@@ -71,12 +71,12 @@ TEMPERATURE, MEMORY_TEMPERATURE = "gpu_temperature_c", "gpu_memory_temperature_c
 SLOWDOWN_TEMPERATURE = "gpu_slowdown_temperature_c"
 POWER, UTILIZATION, SM_ACTIVE = "gpu_power_w", "gpu_utilization_percent", "gpu_sm_active"
 TENSOR_ACTIVE, MEMORY_USED = "gpu_tensor_active", "gpu_memory_used_bytes"
-THROTTLED_BY_HEAT, THROTTLED_BY_POWER = "gpu_objection_by_heat_s", "gpu_objection_by_power_s"
+THROTTLED_BY_HEAT, THROTTLED_BY_POWER = "gpu_held_back_by_heat_s", "gpu_held_back_by_power_s"
 THROTTLED_BY_BRAKE, THROTTLED_BY_BOARD = (
-    "gpu_objection_by_power_brake_s",
-    "gpu_objection_by_board_s",
+    "gpu_held_back_by_power_brake_s",
+    "gpu_held_back_by_board_s",
 )
-THROTTLED_BY_RELIABILITY = "gpu_objection_by_reliability_s"
+THROTTLED_BY_RELIABILITY = "gpu_held_back_by_reliability_s"
 IB_LINK_DOWNED, IB_SYMBOL_ERRORS = "ib_link_downed", "ib_symbol_errors"
 IB_LINK_RECOVERIES, IB_RECEIVE_ERRORS = "ib_link_error_recoveries", "ib_receive_errors"
 CARRIER_DOWN = "net_carrier_down"

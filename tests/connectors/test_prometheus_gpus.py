@@ -234,7 +234,7 @@ def test_an_error_code_that_becomes_a_label_stays_one_series(
     assert codes["value"][-1] == 79.0
 
 
-def test_time_objection_is_diagnosed_where_the_exporter_gives_no_clocks(
+def test_time_held_back_is_diagnosed_where_the_exporter_gives_no_clocks(
     fleet: RunningPrometheus, tmp_path: Path
 ) -> None:
     request = training_request(tmp_path, hosts=("gpu-0", "gpu-1"), ranks_per_host=4)

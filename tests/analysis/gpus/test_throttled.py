@@ -164,7 +164,7 @@ def test_a_jump_or_two_are_no_throttling(minutes: int, *, found: bool) -> None:
 
 
 @pytest.mark.parametrize(("before", "is_old"), [(0.2, False), (0.3, True)])
-def test_what_was_objection_before_as_well_counts_little(before: float, *, is_old: bool) -> None:
+def test_what_was_held_back_before_as_well_counts_little(before: float, *, is_old: bool) -> None:
     fleet = counted()
     hold_back(fleet, gs.THROTTLED_BY_HEAT, ROW, before, since=-60, until=0)
     hold_back(fleet, gs.THROTTLED_BY_HEAT, ROW, 0.5)
