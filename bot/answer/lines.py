@@ -139,17 +139,14 @@ def answer_lines(view: AnswerView, *, page_url: str) -> AnswerLines:
     lines = list(cite.claims(view.section(Section.UNSURE)[:UNSURE_LINES]))
     if view.to_tell_apart:
         lines.append(CitedLine(sentence(view.to_tell_apart, QUERY_LINE)))
+    why_lines = WHY_LINES if view.written_by == BUILT_IN_WRITER else WHY_LINES + ADDED_LINES
     return AnswerLines(
         state=state,
         headline=headline,
         decision=sentence(view.decision_line, LINE),
         happening=sentence(happening, QUERY_LINE),
         why_label="Why" if view.established else "What I see",
-        why=cite.claims(
-            view.section(Section.WHY)[
-                : (WHY_LINES if view.written_by == BUILT_IN_WRITER else WHY_LINES + ADDED_LINES)
-            ]
-        ),
+        why=cite.claims(view.section(Section.WHY)[:why_lines]),
         steps=steps or (_no_step(view),),
         routing=tuple(sentence(step.text, QUERY_LINE) for step in view.routing),
         unsure=tuple(lines),

@@ -9,7 +9,6 @@ interval.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
@@ -18,11 +17,10 @@ from pydantic import Field, ValidationError
 
 from faultline.analysis.errors import SettingsError
 from faultline.analysis.vocabulary import DecisionPolicy, Frozen
+from faultline.bot.answer.shares import Share
 
 LEAST_CASES = 10
 """Fewer answers of a kind say nothing about a model: the cautious numbers hold."""
-Z = 1.96
-"""Standard deviations of a 95 % interval."""
 
 
 class RecordBin(Frozen):
@@ -95,10 +93,4 @@ def _bar(bins: Sequence[RecordBin], cautious: float) -> float:
 
 
 def _lower_end(right: int, count: int, cautious: float) -> float:
-    """Of Wilson's 95 % interval."""
-    if count < LEAST_CASES:
-        return cautious
-    share, spread = right / count, Z * Z / count
-    middle = share + spread / 2
-    margin = Z * math.sqrt(share * (1 - share) / count + spread / (4 * count))
-    return round((middle - margin) / (1 + spread), 2)
+    return round(Share(right, count).low, 2) if count >= LEAST_CASES else cautious

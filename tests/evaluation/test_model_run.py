@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 from faultline.analysis.errors import SettingsError
 from faultline.bot.settings import Settings
 from faultline.bot.settings.investigation import ModelSettings
-from faultline.evaluation.model_run import run_model
+from faultline.evaluation.model_run import ModelRun, record_of, run_model
 from tests.bot.answer.writer.openai_server import fails, serving
 from tests.evaluation.scripted_models import SCRIPTED
 from tests.evaluation.test_running import labelled_case
@@ -87,3 +88,21 @@ def test_a_server_that_fails_is_named(cases: Path, capsys: pytest.CaptureFixture
 def test_without_a_model_there_is_nothing_to_evaluate(cases: Path) -> None:
     with pytest.raises(SettingsError, match=r"model\.name"):
         run_model(cases, Settings(), json_=False)
+
+
+def test_the_record_counts_agreement_and_verdicts_that_would_lead_by_codes_confidence() -> None:
+    agrees = ModelRun("a", code_confidence=0.95, verdict="agree", verdict_right=True)
+    leads = ModelRun(
+        "b",
+        code_confidence=0.4,
+        verdict="other_cause",
+        stated_confidence=0.8,
+        carried=True,
+        verdict_right=True,
+        headline_right_before=False,
+    )
+    unsure = replace(leads, stated_confidence=0.6)
+    refuted = replace(leads, carried=False)
+    low, _, _, high = record_of([agrees, leads, unsure, refuted], 0.7)
+    assert (high["agreed"], high["agreed_right"], high["verdicts"]) == (1, 1, 0)
+    assert (low["verdicts"], low["verdicts_right"], low["code_right"]) == (1, 1, 0)

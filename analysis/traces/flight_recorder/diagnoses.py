@@ -77,7 +77,7 @@ def _of_rank(dump: Dump, taken_ns: int) -> PendingAge:
     created = [
         entry.created_ns
         for entry in dump.entries
-        if (entry.group == oldest.group and entry.record < oldest.record and entry.created_ns > 0)
+        if entry.group == oldest.group and entry.record < oldest.record and entry.created_ns > 0
     ]
     longest_pause_s = None
     if len(created) >= MIN_COLLECTIVES:

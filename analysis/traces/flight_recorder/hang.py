@@ -222,7 +222,7 @@ def hang_analysis(state: JobState) -> HangAnalysis:
         joined=tuple(
             operation
             for operation in operations
-            if (not (operation.missing or operation.done or operation.absent or operation.unclear))
+            if not (operation.missing or operation.done or operation.absent or operation.unclear)
         ),
         operations=tuple(operations),
         waiting=frozenset(rank for rank, dump in state.dumps.items() if dump.pending),

@@ -167,11 +167,10 @@ def plan_capture(
     # A debug server cannot count iterations.
     frontend = table.debug_server if not iterations else None
     everybody = len(daemons) * table.ranks_per_host if table.ranks_per_host and daemons else None
+    length = min(DEFAULT_SECONDS, table.longest_seconds) if seconds is None else seconds
     return CapturePlan(
         job=job,
-        seconds=0.0
-        if iterations
-        else (min(DEFAULT_SECONDS, table.longest_seconds) if seconds is None else seconds),
+        seconds=0.0 if iterations else length,
         iterations=iterations or 0,
         daemons=daemons,
         slurm_job_id=table.slurm_job_id,

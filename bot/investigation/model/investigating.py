@@ -94,7 +94,10 @@ async def investigate(
         budget = Budget(settings.model, ModelLimits.of(settings.model), day=day)
         refused: list[tuple[Assertion, ...]] = []
         verdict: ModelVerdict | None = None
+        policy = DecisionPolicy(decides=settings.model.decides)
         try:
+            # Before anything is paid for: the file may be none.
+            policy = policy_of(settings.model.decides, _record(settings))
             draft, ended = await _draft(settings, records, budget, progress)
             use = budget.use(ended)
             ground = _ground(model_session)
@@ -110,7 +113,6 @@ async def investigate(
         except Exception as error:  # noqa: BLE001
             why = f"answered something unexpected ({type(error).__name__})"
             drafted, use = None, budget.use(why)
-        policy = policy_of(settings.model.decides, _record(settings))
         investigated = await _settled(model_session, drafted, use, verdict, policy)
         await records.close()
         return replace(investigated, refused=tuple(refused))

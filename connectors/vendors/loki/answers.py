@@ -142,12 +142,9 @@ def count_rows(
         for at, text in line_series.values:
             # Loki writes numbers as text; float() would also take `nan` and `inf`.
             if text.isascii() and text.replace(".", "", 1).isdigit():
-                points.append(
-                    (
-                        (round((at - grid.start_s) / grid.step_s) - 1 if math.isfinite(at) else -1),
-                        float(text[:20]),
-                    )
-                )
+                # The step whose count stands at this moment; -1 is none.
+                step = round((at - grid.start_s) / grid.step_s) - 1 if math.isfinite(at) else -1
+                points.append((step, float(text[:20])))
     return [*grid.rows(signals[0], service, ordinary), *grid.rows(signals[1], service, errors)]
 
 

@@ -9,6 +9,7 @@ import httpx
 import pytest
 
 from faultline.analysis.vocabulary import Alert
+from faultline.bot.answer.shares import Share
 from faultline.bot.intake.moving import IntakeHealth
 from faultline.bot.intake.spool import Spool
 from faultline.bot.intake.spool_records import TakenAlert
@@ -17,7 +18,7 @@ from faultline.bot.policy.values import Arrival, Delivery
 from faultline.bot.store.listing import Labels
 from faultline.bot.store.passed_over import count_passed_over
 from faultline.bot.store.reports import Condition, JudgedAnswer, read_condition
-from faultline.bot.web.accuracy_view import Share, accuracy_of
+from faultline.bot.web.accuracy_view import accuracy_of
 from faultline.bot.web.record_pages import condition_lines, intake_lines
 from tests.bot.web.sample_case import ALERT
 from tests.bot.web.serving import Site

@@ -9,7 +9,8 @@ What such a finding carries, for whoever checks a sentence that cites it:
   `incident` (medians), `usual_low`, `usual_high` (the 5th and 95th percentile of the baseline),
   `lowest`, `highest` (of the incident), `yesterday`, `last_week` (median of the same hours),
   `point_1` ... (in the order of `details.points`), `value` (of a calculation), `here` and
-  `elsewhere` (of a comparison), `first`, `last`, `median` (of a query's series). Others: `ratio`
+  `elsewhere` (of a comparison; of a whole zone or version also `departed`: series that left their
+  usual variation), `first`, `last`, `median` (of a query's series). Others: `ratio`
   (incident to baseline), `times_the_others`, `count` and `baseline_count` (lines, spans), `p95_ms`,
   `baseline_p95_ms`, `failed_percent`, `baseline_failed_percent`, `ms` (of one span), `after_ms`
   (since its request began), `hops` (of a call), `signals`, `log_lines`, `spans`, `changes` (of

@@ -199,3 +199,13 @@ def test_an_answer_to_a_question_is_repaired_as_well(case: Path) -> None:
     assert [one.asserted[0].relation for one in answered.claims] == ["rose"]
     assert answered.dropped == ()
     assert answered.use.rounds == 3
+
+
+def test_a_record_that_cannot_be_read_costs_no_request(case: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "record.json"
+    broken.write_text("{")
+    with serving(DONE, says(good_report(case))) as server:
+        done = investigated(case, server, record=str(broken))
+    assert server.requests == []
+    assert done.report.written_by == "built-in"
+    assert "model.record" in done.report.dropped[-1]
