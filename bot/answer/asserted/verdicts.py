@@ -439,26 +439,26 @@ def _explained_below(subject: str, about: Sequence[Finding], ground: Ground) -> 
 def _not_calm(verdict: ModelVerdict, ground: Ground) -> str:
     """Why the grounds do not show that nothing is wrong with what alerted."""
     alerting = ground.alert.service
-    about = [
-        finding
-        for finding in cited_by(verdict.grounds, ground)
-        if alerting is None or finding.subject == alerting
-    ]
-    levels = (ALERT_IN_RANGE.name, ALERT_NOT_TRUE.name)
-    if not any(
-        finding.kind in levels
-        or finding_kind(finding.kind).explains_alert
-        or direction(finding) == STEADY
-        for finding in about
-    ):
+    if not any(_tells_calm(finding, ground) for finding in cited_by(verdict.grounds, ground)):
         return "none of its grounds shows that what alerted is as usual"
     for finding in ground.findings.values():
-        if alerting is not None and finding.subject != alerting:
-            continue
-        is_bad = is_symptom(finding) and finding.details.bad is not False
-        if is_bad and finding.strength >= DISPUTED and not finding.details.recovered:
+        is_felt = is_symptom(finding) and finding.subject == (alerting or finding.subject)
+        is_bad = finding.details.bad is not False and not finding.details.recovered
+        if is_felt and is_bad and finding.strength >= DISPUTED:
             return f"{finding.id} shows that requests of {finding.subject} suffer"
     return ""
+
+
+def _tells_calm(finding: Finding, ground: Ground) -> bool:
+    """Whether it says of what alerted that it is as usual, or why it fired all the same. That
+    something else is steady says nothing of it."""
+    alert = ground.alert
+    if alert.service is not None and finding.subject != alert.service:
+        return False
+    explains = finding_kind(finding.kind).explains_alert
+    if explains or finding.kind in (ALERT_IN_RANGE.name, ALERT_NOT_TRUE.name):
+        return True
+    return finding.signal == alert.signal and direction(finding) == STEADY
 
 
 def _nothing_bad(verdict: ModelVerdict, ground: Ground) -> str:

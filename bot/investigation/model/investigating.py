@@ -27,7 +27,7 @@ from faultline.bot.answer.asserted.ground import Ground, ground_of
 from faultline.bot.answer.asserted.relations import described
 from faultline.bot.answer.deciding import judged
 from faultline.bot.answer.finding_ids import claims_renamed, verdict_renamed
-from faultline.bot.answer.model_record import ModelRecord, policy_of, read_record
+from faultline.bot.answer.model_record import policy_of, read_record
 from faultline.bot.answer.view import NO_REPORT
 from faultline.bot.answer.writer.built_in import word
 from faultline.bot.answer.writer.guard import keep_supported
@@ -97,7 +97,8 @@ async def investigate(
         policy = DecisionPolicy(decides=settings.model.decides)
         try:
             # Before anything is paid for: the file may be none.
-            policy = policy_of(settings.model.decides, _record(settings))
+            file = settings.model.record
+            policy = policy_of(settings.model.decides, read_record(file) if file else None)
             draft, ended = await _draft(settings, records, budget, progress)
             use = budget.use(ended)
             ground = _ground(model_session)
@@ -197,11 +198,6 @@ async def _settled(
         changed = {**changed, FINDINGS: json_bytes(diagnosis)}
     report = keep_supported(renamed, diagnosis, alert, gaps=gaps, ground=ground)
     return Investigated(report.model_copy(update={"model_use": use}), diagnosis, changed)
-
-
-def _record(settings: Settings) -> ModelRecord | None:
-    file = settings.model.record
-    return read_record(file) if file is not None else None
 
 
 def keeps_nothing(name: str, content: bytes) -> None:

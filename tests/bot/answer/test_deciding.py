@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from faultline.analysis.kinds.finding_details import StateFactDetails
+from faultline.analysis.kinds.finding_details import ObservationDetails, StateFactDetails
 from faultline.analysis.requests.topology import topology_of
 from faultline.analysis.vocabulary import (
     Assertion,
@@ -329,6 +329,29 @@ def test_nothing_is_wrong_only_where_what_alerted_is_seen_to_be_as_usual() -> No
         with_findings(in_range, diagnosis=calm),
     )
     assert led.verdict is Verdict.NO_ACTIVE_INCIDENT
+
+
+def test_what_is_steady_beside_the_alerting_signal_makes_nothing_calm() -> None:
+    calm = DIAGNOSIS.model_copy(
+        update={"findings": tuple(f for f in DIAGNOSIS.findings if f.id != "F1")}
+    )
+    model = verdict(
+        VerdictKind.NOTHING_WRONG,
+        subject=None,
+        grounds=(Assertion(relation="unaffected", findings=("L1",)),),
+    )
+    for signal, outcome in (("cpu_cores", "dissented"), (ALERT.signal, "led")):
+        steady = finding(
+            "L1",
+            "checkoutservice",
+            f"checkoutservice {signal} was steady: 2 before, 2 in the incident.",
+            kind="looked_at",
+            signal=signal,
+            details=ObservationDetails(about="series", direction="unaffected", departed=False),
+        )
+        diagnosis = decided(model, with_findings(steady, diagnosis=calm))
+        assert diagnosis.decision is not None
+        assert diagnosis.decision.outcome == outcome
 
 
 def test_who_cannot_decide_says_what_would() -> None:
