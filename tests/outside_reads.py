@@ -37,7 +37,9 @@ class OutsideReads:
         inside |= {Path(entry) for entry in sys.path if entry}
         # The public data sets lie beside the project: their fixture skips where they are missing.
         inside.add(HOME_OF_PROJECT.parent / "shared")
-        self._inside = tuple({form for path in inside for form in (str(path), str(path.resolve()))})
+        forms = {form for path in inside for form in (path, path.resolve())}
+        # With the slash: a folder beside the project may begin with its name.
+        self._inside = tuple(f"{form}/" for form in forms)
         self._outside = (os.path.expanduser("~"), "/var", "/srv")
 
     def watch(self) -> None:
@@ -52,7 +54,9 @@ class OutsideReads:
         if event not in READS or not arguments or not isinstance(arguments[0], str):
             return
         path = arguments[0]
-        if not path.startswith("/") or path.startswith((*self._inside, *OF_EVERY_MACHINE)):
+        if not path.startswith("/") or path.startswith(OF_EVERY_MACHINE):
+            return
+        if f"{path}/".startswith(self._inside):
             return
         if path == self._temporary or path.startswith(f"{self._temporary}/"):
             # That folder may lie below /var or the home: there only what lay in it before counts.
